@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <unordered_map>
 #include <utility>
 
 #include "topology/queries.hpp"
@@ -24,79 +23,28 @@ bool is_copy(const TransferGraph& graph, const TransferGroup& group) {
   return graph.transfer(group.first).op == TransferOp::kCopy;
 }
 
-/// A link as the tree sees it: from the end nearer to the root to the other one.
-struct Branch {
-  NodeId near;
-  NodeId far;
-};
-Branch branch(const topology::Link& link, bool outward) {
-  return outward ? Branch{link.from, link.to} : Branch{link.to, link.from};
+LogicalTree root_of(const TransferGraph& graph, const TransferGroup& group,
+                    const topology::Topology& topology) {
+  const Transfer& first = graph.transfer(group.first);
+  const bool copies = is_copy(graph, group);
+  return {topology, topology.node_of(copies ? first.src : first.dst), copies};
 }
-
-/// What hinders the links of all members from being a tree whose switches can do it.
-class TreeCheck {
- public:
-  TreeCheck(const topology::Topology& topology, NodeId root, bool outward)
-      : topology_(topology), root_(root), outward_(outward) {}
-
-  std::optional<std::string> add(std::span<const LinkId> route) {
-    for (std::size_t i = 0; i < route.size(); ++i) {
-      const LinkId id = outward_ ? route[i] : route[route.size() - 1 - i];
-      if (id.index() >= topology_.link_count()) {
-        return fmt::format("link {} is not in the cluster", id.value());
-      }
-      const auto [near, far] = branch(topology_.link(id), outward_);
-      if (near != root_ && topology_.rank_of(near).has_value()) {
-        return fmt::format("a route leads through '{}', which is a rank", name(near));
-      }
-      const auto [entry, is_new] = entry_.emplace(far, id);
-      if (entry->second != id || far == root_) {
-        return fmt::format("routes are no tree: there are two ways at '{}'", name(far));
-      }
-      if (is_new && ++branches_[near] > 1) {
-        if (auto problem = cannot_branch(near)) {
-          return problem;
-        }
-      }
-    }
-    return std::nullopt;
-  }
-
- private:
-  std::optional<std::string> cannot_branch(NodeId at) const {
-    const topology::Node& node = topology_.node(at);
-    if (at == root_) {
-      return fmt::format("'{}' has more than one link of the tree", node.name);
-    }
-    if (outward_ ? !node.multicasts : !node.reduces) {
-      return fmt::format("'{}' would have to {}, which it cannot", node.name,
-                         outward_ ? "multicast" : "reduce");
-    }
-    return std::nullopt;
-  }
-  const std::string& name(NodeId node) const { return topology_.node(node).name; }
-
-  const topology::Topology& topology_;
-  NodeId root_;
-  bool outward_;
-  std::unordered_map<NodeId, LinkId> entry_;  // by vertex: the link towards the root
-  std::unordered_map<NodeId, int> branches_;
-};
 
 InNetwork::Tree tree_of(const TransferGraph& graph, const TransferGroup& group,
                         const topology::Topology& topology) {
+  LogicalTree logical = root_of(graph, group, topology);
   InNetwork::Tree tree;
-  std::set<LinkId> seen;
   for (const Transfer& t : members(graph, group)) {
     const std::vector<LinkId>& route = graph.routes()[t.route.index()];
+    (void)logical.add(route);
     tree.latency = std::max(tree.latency, topology::route_latency(topology, route));
     if (const Bandwidth rate = graph.rate(t.route);
         rate > Bandwidth() && (tree.rate == Bandwidth() || rate < tree.rate)) {
       tree.rate = rate;
     }
-    std::copy_if(route.begin(), route.end(), std::back_inserter(tree.links),
-                 [&](LinkId link) { return seen.insert(link).second; });
   }
+  tree.links = logical.links();
+  tree.has_meeting_edges = logical.has_meeting_edges();
   return tree;
 }
 
@@ -137,11 +85,9 @@ std::optional<std::string> problem_of(const TransferGraph& graph, const Transfer
 
 std::optional<std::string> problem_of(const TransferGraph& graph, const TransferGroup& group,
                                       const topology::Topology& topology) {
-  const Transfer& first = graph.transfer(group.first);
-  const bool copies = is_copy(graph, group);
-  TreeCheck check(topology, topology.node_of(copies ? first.src : first.dst), copies);
+  LogicalTree tree = root_of(graph, group, topology);
   for (const Transfer& t : members(graph, group)) {
-    if (auto problem = check.add(graph.routes()[t.route.index()])) {
+    if (auto problem = tree.add(graph.routes()[t.route.index()])) {
       return problem;
     }
   }

@@ -2,12 +2,17 @@
 //
 // Model. A group (rule 7 of transfer_graph.hpp) is copies of one range out of one rank, its root,
 // to several, or additions of one range of several ranks into one, its root. Where the routes of
-// its members are a tree at whose root stands that rank, and every vertex at which they part can
-// multicast (come together: can reduce), the bytes of the range pass each link of the tree once:
+// its members are a tree at whose root stands that rank, and which parts (comes together) at
+// vertices that can multicast (reduce), the bytes of the range pass each link of the tree once:
 // a switch copies them to its outputs, or adds its inputs and passes on one sum, as NVSwitch
 // ("NVLS") and Quantum switches (SHARP: Graham et al., "Scalable Hierarchical Aggregation
-// Protocol", COMHPC 2016) do. The root has one link of the tree, so a reduction arrives there as
-// one stream and is added once. Otherwise the members move one by one, each over its own route.
+// Protocol", COMHPC 2016) do. The root has one stream of the tree, so a reduction arrives there
+// once and is added once. Otherwise the members move one by one, each over its own route.
+//
+// The tree is a logical one, as SHARP's is: its vertices are the root, the leaves and the switches
+// that are able, its edges ways between these over switches that only pass on. Such ways may meet;
+// a link then carries the bytes once for each of them. So a spine can add what ranks send it
+// through a leaf that cannot, which has all their streams on its cable.
 //
 // Ranks in the middle of a route, and lossy codes in an addition, are nothing a switch can do.
 #pragma once
@@ -16,6 +21,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "plan/transfer_graph.hpp"
@@ -31,13 +37,53 @@ std::optional<std::string> problem_of(const TransferGraph& graph, const Transfer
 std::optional<std::string> problem_of(const TransferGraph& graph, const TransferGroup& group,
                                       const topology::Topology& topology);
 
+/// The logical tree of an operation, found from its routes.
+class LogicalTree {
+ public:
+  /// `outward`: of copies. Keeps a reference.
+  LogicalTree(const topology::Topology& topology, NodeId root, bool outward)
+      : topology_(topology), root_(root), outward_(outward) {}
+
+  /// Adds a member's route, as its bytes go; why it is none of the tree, if so, and then the tree
+  /// is as it was.
+  std::optional<std::string> add(std::span<const LinkId> route);
+  /// Of all edges, as often as the bytes pass them.
+  const std::vector<LinkId>& links() const { return links_; }
+  bool has_meeting_edges() const;
+
+ private:
+  /// A way to a vertex from the one before it.
+  struct Edge {
+    NodeId to;
+    std::vector<LinkId> links;  ///< away from the root
+  };
+
+  std::optional<std::string> edges_of(std::span<const LinkId> route,
+                                      std::vector<Edge>& edges) const;
+  std::optional<std::string> problem_of(const Edge& edge) const;
+  std::string problem_of_first(const Edge& edge) const;
+  bool is_able(NodeId node) const;
+  NodeId near(LinkId link) const;
+  NodeId far(LinkId link) const;
+  const std::string& name(NodeId node) const { return topology_.node(node).name; }
+
+  const topology::Topology& topology_;
+  NodeId root_;
+  bool outward_;
+  std::vector<LinkId> first_;  ///< the edge at the root
+  std::unordered_map<NodeId, std::vector<LinkId>> edge_to_;
+  std::vector<LinkId> links_;
+};
+
 /// The groups of a graph that are one operation on a topology, and what they occupy.
 class InNetwork {
  public:
   struct Tree {
-    std::vector<LinkId> links;  ///< of all members, each once
+    std::vector<LinkId> links;  ///< of all edges: as often as the bytes pass them
     Duration latency;           ///< of the longest route
     Bandwidth rate;             ///< the least of its routes' (rule 8); 0: no limit
+    /// Whether edges meet where nobody copies or adds: on a link, or at a switch.
+    bool has_meeting_edges = false;
   };
   struct Operation {
     TransferGroup group;
@@ -53,8 +99,9 @@ class InNetwork {
   const Operation* operation_of(TransferId id) const;
   /// Whether an operation is counted with another of its members.
   bool is_counted_elsewhere(TransferId id) const;
-  /// Links that a transfer occupies, so that those of an operation are counted once: its tree at
-  /// the first member, none at the others. The pinned route for every other transfer.
+  /// Links that a transfer occupies, as often as it does, so that those of an operation are counted
+  /// once: its tree at the first member, none at the others. The pinned route for every other
+  /// transfer.
   std::span<const LinkId> links(TransferId id) const;
 
  private:

@@ -29,7 +29,8 @@
 //     bits. For rule 4, transfers that send the same bytes need not be ordered among themselves,
 //     though the first one writes.
 //  7. Groups. Copies of one range out of one rank, or additions of one into one rank, may be one
-//     operation of the network's switches (plan/in_network.hpp says when). The members have
+//     operation of the network's switches (plan/in_network.hpp says when, and which links the bytes
+//     then pass, several times where switches only pass them on). The members have
 //     consecutive ids and do not wait for each other; slice k of all of them moves together, when
 //     it may start for each. Groups over the same tree of links leave in the order of their ids,
 //     but rule 5 does not order them among transfers of their own. Who has no such switches sends

@@ -36,6 +36,27 @@ std::vector<RouteId> distinct_trees(const plan::InNetwork& in_network) {
   return first;
 }
 
+/// Each link carries all bytes, or several times as many, as one fluid.
+RouteUse route_over(const plan::InNetwork::Tree& tree, const topology::Topology& topology) {
+  RouteUse use{.links = {}, .latency = tree.latency, .overhead = {}, .receive_overhead = {}};
+  use.has_meeting_ways = tree.has_meeting_edges;
+  limit_rate(use, tree.rate);
+  std::map<LinkId, std::size_t> place;
+  for (const LinkId link : tree.links) {
+    const auto [known, is_new] = place.emplace(link, use.links.size());
+    if (!is_new) {
+      ++use.shares[known->second];
+      continue;
+    }
+    use.links.push_back(link);
+    use.shares.push_back(1);
+    use.overhead = std::max(use.overhead, topology.link(link).overhead);
+    use.receive_overhead = std::max(use.receive_overhead, topology.link(link).receive_overhead);
+    limit_rate(use, topology.link(link), 1);
+  }
+  return use;
+}
+
 bool same_range(const plan::Transfer& a, const plan::Transfer& b) {
   return a.chunk_begin == b.chunk_begin && a.chunk_count == b.chunk_count;
 }
@@ -155,17 +176,7 @@ void ListedLayout::add_groups(const plan::TransferGraph& graph, const plan::InNe
                               const topology::Topology& topology) {
   const auto first_tree = static_cast<std::uint32_t>(routes.size());
   for (const plan::InNetwork::Tree& tree : in_network.trees()) {
-    // Each link carries all bytes, as one fluid.
-    RouteUse use{
-        .links = tree.links, .latency = tree.latency, .overhead = {}, .receive_overhead = {}};
-    use.shares.assign(tree.links.size(), 1);
-    limit_rate(use, tree.rate);
-    for (const LinkId link : tree.links) {
-      use.overhead = std::max(use.overhead, topology.link(link).overhead);
-      use.receive_overhead = std::max(use.receive_overhead, topology.link(link).receive_overhead);
-      limit_rate(use, topology.link(link), 1);
-    }
-    routes.push_back(std::move(use));
+    routes.push_back(route_over(tree, topology));
   }
   for (const plan::InNetwork::Operation& operation : in_network.operations()) {
     const std::size_t first = operation.group.first.index();

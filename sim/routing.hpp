@@ -51,17 +51,19 @@ topology::Distance distance_of(Multipath multipath);
 std::optional<Multipath> parse_multipath(std::string_view text);
 
 struct RouteUse {
-  std::vector<LinkId> links;   ///< each once, where there are shares
-  std::vector<double> shares;  ///< of the message's bytes, by link; none: all of them on each
-  Duration latency;            ///< of the longest way over these links
-  Duration overhead;           ///< of a message at its sender: the largest of its links
-  Duration receive_overhead;   ///< and at its receiver
+  std::vector<LinkId> links;  ///< each once, where there are shares
+  /// Of the message's bytes, by link, above 1 where a tree's ways meet; none: all of them on each.
+  std::vector<double> shares;
+  Duration latency;           ///< of the longest way over these links
+  Duration overhead;          ///< of a message at its sender: the largest of its links
+  Duration receive_overhead;  ///< and at its receiver
   /// Bytes per second of a message, by Link::flow_bandwidth and the plan's rate; 0: no limit.
   double rate_cap = 0;
   /// Where the message is staged in host memory, at its sender and at its receiver: the rate of
   /// the copy (topology::Node::host_staging); 0: it is not.
   Bandwidth copy_out;
   Bandwidth copy_in;
+  bool has_meeting_ways = false;  ///< plan::InNetwork::Tree::has_meeting_edges
 };
 
 /// What of the bytes of a message links[i] carries.

@@ -1,5 +1,8 @@
 // Trees over ranks and switches as what ranks have switches do: groups of transfers
-// (plan/in_network.hpp), one for each link over which a rank passes something on.
+// (plan/in_network.hpp), one for each arc over which a rank passes something on.
+//
+// An arc's way may meet others at switches that are not able, and pass one of these twice: such a
+// tree is a logical one, whose links carry the bytes once for each arc that is on them.
 #pragma once
 
 #include <vector>
@@ -16,16 +19,13 @@ struct SwitchOperation {
   Rank root;
   std::vector<Rank> leaves;
   std::vector<topology::Route> routes;  ///< by leaf, as its bytes go
-  bool is_rest = false;                 ///< of a tree's arc: what others could not be one with
+  topology::Route links;                ///< in their order, as often as the bytes pass them
 };
 
-/// Of a tree from `root` over `ways`, those first that others wait for. Where its ways meet at a
-/// switch that cannot part them, it is divided: switches can carry out all that is returned.
+/// Of a tree from `root` over `ways`, those first that others wait for. Switches can carry out all
+/// of them.
 std::vector<SwitchOperation> operations_of(const topology::Topology& topology,
                                            const SwitchWays& ways, const SteinerTree& tree,
                                            Rank root);
-
-/// Each link of its routes once.
-std::vector<LinkId> links_of(const SwitchOperation& operation);
 
 }  // namespace rackrail::planner

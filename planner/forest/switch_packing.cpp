@@ -72,7 +72,7 @@ LinearProgram::Terms loads_of_pair(const SwitchPair& pair, const topology::Topol
   std::map<int, double> loads;
   for (const auto* half : {&pair.reduction, &pair.broadcast}) {
     for (const SwitchOperation& operation : *half) {
-      for (const LinkId link : links_of(operation)) {
+      for (const LinkId link : operation.links) {
         loads[static_cast<int>(link.index())] += 1;
       }
     }
@@ -133,7 +133,6 @@ class PairSearch {
   /// From now on pairs are the cheapest at these prices; unless `is_strict`, those that pass few
   /// ranks and few links are a little cheaper.
   void look_at(const std::vector<double>& prices, bool is_strict) {
-    prices_ = prices;
     const double relay =
         is_strict ? 0 : kPriceOfRelays / static_cast<double>(2 * topology_.rank_count());
     for (std::size_t half = 0; half < 2; ++half) {
@@ -154,11 +153,12 @@ class PairSearch {
     SwitchPair pair;
     pair.root = root;
     for (std::size_t half = 0; half < 2; ++half) {
-      auto operations = cheapest(root, half);
-      if (operations.empty()) {
+      const auto tree = trees_[half].cheapest(root.value(), arcs_[half]);
+      if (!tree) {
         return std::nullopt;
       }
-      (ways_[half].is_reversed() ? pair.reduction : pair.broadcast) = std::move(operations);
+      (ways_[half].is_reversed() ? pair.reduction : pair.broadcast) =
+          operations_of(topology_, ways_[half], *tree, root);
     }
     return pair;
   }
@@ -166,54 +166,9 @@ class PairSearch {
   bool is_spent() const { return trees_[0].work() + trees_[1].work() > kMostTreeWork; }
 
  private:
-  /// Of a tree, whose price does not know that ways may meet at switches that cannot part them:
-  /// where they do, ways to leaves that are left over are given up, one after the other.
-  std::vector<SwitchOperation> cheapest(Rank root, std::size_t half) {
-    std::vector<PricedArc> arcs = arcs_[half];
-    const double given_up = std::accumulate(
-        arcs.begin(), arcs.end(), 1.0, [](double sum, const auto& arc) { return sum + arc.price; });
-    std::vector<SwitchOperation> best;
-    double least = std::numeric_limits<double>::infinity();
-    bool is_whole = false;
-    for (std::size_t i = 0; i <= topology_.rank_count() && !is_whole && (i == 0 || !is_spent());
-         ++i) {
-      const auto tree = trees_[half].cheapest(root.value(), arcs);
-      if (!tree) {
-        break;
-      }
-      auto operations = operations_of(topology_, ways_[half], *tree, root);
-      is_whole = true;
-      for (const SwitchOperation& operation : operations) {
-        for (const Rank leaf : operation.leaves) {
-          arcs[tree->in[leaf.index()]].price += operation.is_rest ? given_up : 0;
-        }
-        is_whole = is_whole && !operation.is_rest;
-      }
-      if (const double price = price_of_half(operations, half); price < least) {
-        least = price;
-        best = std::move(operations);
-      }
-    }
-    return best;
-  }
-
-  double price_of_half(const std::vector<SwitchOperation>& operations, std::size_t half) const {
-    double price = 0;
-    for (const SwitchOperation& operation : operations) {
-      for (const LinkId link : links_of(operation)) {
-        price += prices_[link.index()];
-      }
-      if (ways_[half].is_reversed()) {
-        price += prices_[topology_.link_count() + operation.root.index()];
-      }
-    }
-    return price;
-  }
-
   const topology::Topology& topology_;
   SwitchWays ways_[2];
   SteinerTrees trees_[2];
-  std::vector<double> prices_;  // looked at
   std::vector<PricedArc> arcs_[2];
 };
 

@@ -26,15 +26,10 @@ struct SwitchStep {
   const SwitchOperation* operation;
 };
 
-/// All steps, with their moves over the links of their trees.
+/// All steps, with their moves over the links of their trees, which are those of the packing.
 class SwitchSteps {
  public:
   SwitchSteps(const SwitchPacking& packing, std::size_t ranks) {
-    std::size_t count = 0;
-    for (const SwitchPair& pair : packing.pairs) {
-      count += pair.reduction.size() + pair.broadcast.size();
-    }
-    links_.reserve(count);  // moves point to them
     for (std::uint32_t p = 0; p < packing.pairs.size(); ++p) {
       const SwitchPair& pair = packing.pairs[p];
       std::vector<std::vector<std::uint32_t>> arrivals(ranks);  // moves, by rank
@@ -54,8 +49,7 @@ class SwitchSteps {
   void add(const SwitchStep& step, std::int64_t weight, const std::vector<Rank>& from,
            const std::vector<Rank>& to, std::vector<std::vector<std::uint32_t>>& arrivals) {
     const auto id = static_cast<std::uint32_t>(moves_.size());
-    links_.push_back(links_of(*step.operation));
-    Move move{.weight = weight, .route = &links_.back(), .predecessors = {}};
+    Move move{.weight = weight, .route = &step.operation->links, .predecessors = {}};
     move.part = step.pair;
     for (const Rank rank : from) {
       const auto& before = arrivals[rank.index()];
@@ -71,7 +65,6 @@ class SwitchSteps {
     steps_.push_back(step);
   }
 
-  std::vector<topology::Route> links_;
   std::vector<SwitchStep> steps_;
   std::vector<Move> moves_;
 };

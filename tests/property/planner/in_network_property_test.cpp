@@ -290,8 +290,7 @@ TEST_CASE("over unlike links of hosts whose switches all add and copy trees have
   CHECK(checked > 90);
 }
 
-// The bound knows of a cut what may be copied behind it, but not that the copies come over one
-// link: a spine adds what its only leaf passes on one by one, where no tree passes a link twice.
+// A spine adds what its only leaf passes on one by one, whose cable then has it all.
 TEST_CASE("where some switches cannot, trees mostly have the optimum all the same") {
   if (has_no_solver()) return;
   std::size_t checked = 0;
@@ -304,12 +303,12 @@ TEST_CASE("where some switches cannot, trees mostly have the optimum all the sam
     if (t.rank_count() < 3) continue;
     if (schedule_family("in-network").refusal(t, {})) continue;
     const double share = best_share(t);
-    CHECK(share >= 0.8);
+    CHECK(share >= 0.95);
     good += share >= 0.98 ? 1 : 0;
     ++checked;
   }
   CHECK(checked > 90);
-  CHECK(good * 100 >= checked * 89);
+  CHECK(good * 100 >= checked * 96);
 }
 
 }  // namespace

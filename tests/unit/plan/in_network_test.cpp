@@ -1,6 +1,7 @@
 // Which groups are one operation of switches: what the verifier refuses, and what it does not.
 #include "plan/in_network.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -95,6 +96,50 @@ TEST_CASE("An operation occupies each link of its tree once") {
   CHECK(!in_network.is_counted_elsewhere(TransferId(0)));
   CHECK(in_network.is_counted_elsewhere(TransferId(2)));
   CHECK(in_network.trees()[0].latency == Duration(2'000'000));
+}
+
+/// Ranks on a leaf that passes on only, under a spine that multicasts and reduces.
+Topology under_a_spine(int ranks) {
+  Topology t("under a spine");
+  const NodeId leaf = add_switch(t, "leaf", false, false);
+  for (int r = 0; r < ranks; ++r) add_rank(t, leaf);
+  topology::Link cable;
+  cable.from = leaf;
+  cable.to = add_switch(t, "spine", true, true);
+  cable.bandwidth = Bandwidth(1'000'000'000);
+  t.add_duplex_link(cable);
+  return t;
+}
+
+TEST_CASE("A switch works on what comes through others that only pass it on, link by link") {
+  const Topology t = under_a_spine(4);
+  const LinkId cable(8);  // and back: 9
+  for (const TransferOp op : {TransferOp::kCopy, TransferOp::kReduce}) {
+    const bool copies = op == TransferOp::kCopy;
+    TransferGraph graph(
+        "one", copies ? plan::Collective::kAllGather : plan::Collective::kReduceScatter, 4, {1});
+    graph.set_owners({Rank(0)});
+    for (std::uint32_t r = 1; r < 4; ++r) {
+      const std::uint32_t src = copies ? 0 : r;
+      const std::uint32_t dst = copies ? r : 0;
+      const RouteId route =
+          graph.add_route({LinkId(2 * src), cable, LinkId(9), LinkId(2 * dst + 1)});
+      graph.add_transfer({.src = Rank(src), .dst = Rank(dst), .op = op, .route = route}, {});
+    }
+    graph.add_group(TransferId(0), 3);
+    CHECK(problem(graph, &t).empty());
+    const plan::InNetwork in_network(graph, t);
+    REQUIRE(in_network.operations().size() == 1);
+    const auto links = in_network.links(TransferId(0));
+    // Three go up for a sum, and one comes down; the other way round for copies.
+    CHECK(std::ranges::count(links, cable) == (copies ? 1 : 3));
+    CHECK(std::ranges::count(links, LinkId(9)) == (copies ? 3 : 1));
+    CHECK(links.size() == 8);
+    CHECK(in_network.trees()[0].has_meeting_edges);
+  }
+  const Topology plain = star(4, true, true);
+  CHECK_FALSE(
+      plan::InNetwork(one_group(plain, TransferOp::kCopy), plain).trees()[0].has_meeting_edges);
 }
 
 TEST_CASE("Routes of a group are a tree with one link at the root, and not through ranks") {

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/in_network.hpp"
@@ -63,6 +64,25 @@ TEST_CASE("what switches have of trees is what they can carry out") {
       CHECK(graph.has_rates() == has_rates);
     }
   }
+}
+
+TEST_CASE("a spine adds and copies for ranks whose leaf only passes on") {
+  if (has_no_solver()) return;
+  // Over four NICs' worth of cable; by the ranks alone links carry 1.5 times the buffer.
+  Topology t = test::clos({4, 4}, 1);
+  for (std::size_t l = 0; l < t.link_count(); ++l) {
+    const topology::Link& link = t.link(LinkId(l));
+    if (!t.rank_of(link.from) && !t.rank_of(link.to)) {
+      t.set_link_rate(LinkId(l), Bandwidth(40'000'000'000), link.latency);
+    } else {
+      t.set_link_rate(LinkId(l), Bandwidth(10'000'000'000), link.latency);
+    }
+  }
+  t = test::able(std::move(t), {NodeKind::kSpine});
+  const auto packing = pack_switch_trees(t, topology::joint_allreduce_bound(t, true).algbw);
+  REQUIRE(packing.has_value());
+  CHECK(rate(packing->algbw) >= 0.99 * rate(topology::joint_allreduce_bound(t, true).algbw));
+  CHECK(rate(packing->algbw) > 1.5 / 2 * 1e10);
 }
 
 TEST_CASE("few trees have nearly what all have, and none is too thin") {
