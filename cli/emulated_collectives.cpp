@@ -190,6 +190,13 @@ std::vector<MeasuredChoice> measured_choices(const std::vector<EmulatedCollectiv
       choices.push_back(choice);
     }
   }
+  for (auto begin = choices.begin(); begin != choices.end();) {
+    const auto end = std::find_if(begin, choices.end(), [&](const MeasuredChoice& choice) {
+      return choice.chosen->codec != begin->chosen->codec;
+    });
+    std::ranges::sort(begin, end, {}, [](const MeasuredChoice& one) { return one.chosen->size; });
+    begin = end;
+  }
   return choices;
 }
 

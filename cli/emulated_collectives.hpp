@@ -57,7 +57,8 @@ struct MeasuredChoice {
   double over_best() const { return chosen->measured / best->measured - 1; }
 };
 
-/// One for each size and codec that has several families. The cases must outlive the result.
+/// One for each size and codec that has several families, by size where cases of a codec follow one
+/// another. The cases must outlive the result.
 std::vector<MeasuredChoice> measured_choices(const std::vector<EmulatedCollective>& cases);
 
 }  // namespace rackrail::cli

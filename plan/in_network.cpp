@@ -94,7 +94,8 @@ std::optional<std::string> problem_of(const TransferGraph& graph, const Transfer
   return std::nullopt;
 }
 
-InNetwork::InNetwork(const TransferGraph& graph, const topology::Topology& topology)
+InNetwork::InNetwork(const TransferGraph& graph, const topology::Topology& topology,
+                     MeetingEdges meeting)
     : graph_(graph) {
   if (graph.groups().empty()) {
     return;
@@ -112,8 +113,11 @@ InNetwork::InNetwork(const TransferGraph& graph, const topology::Topology& topol
     }
     const auto [tree, is_new] = known.emplace(std::move(key), kNone);
     if (is_new && !problem_of(graph, group, topology)) {
-      tree->second = static_cast<std::uint32_t>(trees_.size());
-      trees_.push_back(tree_of(graph, group, topology));
+      Tree found = tree_of(graph, group, topology);
+      if (!found.has_meeting_edges || meeting == MeetingEdges::kCarriedOut) {
+        tree->second = static_cast<std::uint32_t>(trees_.size());
+        trees_.push_back(std::move(found));
+      }
     }
     if (tree->second != kNone) {
       std::fill_n(operation_of_.begin() + static_cast<std::ptrdiff_t>(group.first.index()),

@@ -3,7 +3,7 @@
 // Model. A group (rule 7 of transfer_graph.hpp) is copies of one range out of one rank, its root,
 // to several, or additions of one range of several ranks into one, its root. Where the routes of
 // its members are a tree at whose root stands that rank, and which parts (comes together) at
-// vertices that can multicast (reduce), the bytes of the range pass each link of the tree once:
+// vertices that can multicast (reduce), the bytes of the range pass each edge of the tree once:
 // a switch copies them to its outputs, or adds its inputs and passes on one sum, as NVSwitch
 // ("NVLS") and Quantum switches (SHARP: Graham et al., "Scalable Hierarchical Aggregation
 // Protocol", COMHPC 2016) do. The root has one stream of the tree, so a reduction arrives there
@@ -75,6 +75,12 @@ class LogicalTree {
   std::vector<LinkId> links_;
 };
 
+/// What becomes of operations with meeting edges (InNetwork::Tree).
+enum class MeetingEdges : std::uint8_t {
+  kCarriedOut,
+  kOneByOne,  ///< they are none: each member moves on its own
+};
+
 /// The groups of a graph that are one operation on a topology, and what they occupy.
 class InNetwork {
  public:
@@ -91,7 +97,8 @@ class InNetwork {
   };
 
   /// Keeps references to both. Costs the routes of all groups; nothing where there are none.
-  InNetwork(const TransferGraph& graph, const topology::Topology& topology);
+  InNetwork(const TransferGraph& graph, const topology::Topology& topology,
+            MeetingEdges meeting = MeetingEdges::kCarriedOut);
 
   std::span<const Operation> operations() const { return operations_; }
   std::span<const Tree> trees() const { return trees_; }

@@ -108,7 +108,7 @@ class Workers {
         engine_(engine),
         indices_(topology.rank_count()),
         updates_(plan.buckets.size(), std::vector<std::vector<Update>>(topology.rank_count())) {
-    Routing routing(topology, options.multipath, options.disturbances.seed, options.connections);
+    Routing routing(topology, options);
     engine.when_done([this](std::uint32_t run) { updated(run); });
     for (std::size_t r = 0; r < topology.rank_count(); ++r) {
       std::uint64_t slice_ends = 0;

@@ -308,9 +308,8 @@ void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, 
   if (route.shares.empty()) {
     network_->start(now_, bytes, route.links, route.rate_cap, tag);
   } else {
-    network_->start_spread(
-        now_, bytes,
-        {route.links, route.shares, route.latency, route.rate_cap, route.has_meeting_ways}, tag);
+    network_->start_spread(now_, bytes, {route.links, route.shares, route.latency, route.rate_cap},
+                           tag);
   }
 }
 

@@ -52,9 +52,8 @@ struct GraphIndexer::Known {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::shared_ptr<const ListedLayout>> folded;
 };
 
-GraphIndexer::GraphIndexer(const topology::Topology& topology, Multipath multipath,
-                           std::uint64_t seed, int connections)
-    : routing_(topology, multipath, seed, connections) {}
+GraphIndexer::GraphIndexer(const topology::Topology& topology, const SimulationOptions& options)
+    : routing_(topology, options) {}
 
 GraphIndexer::~GraphIndexer() = default;
 

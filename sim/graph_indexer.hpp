@@ -18,6 +18,7 @@ namespace rackrail::sim {
 struct Fold;
 class ListedLayout;
 struct LayoutTurns;
+struct SimulationOptions;
 
 /// What is moved: so many floats per rank, in slices, by a graph that lives as long.
 struct Buffer {
@@ -38,8 +39,7 @@ struct FoldedIndices {
 /// that no range is empty. The topology must outlive it and not change.
 class GraphIndexer {
  public:
-  GraphIndexer(const topology::Topology& topology, Multipath multipath, std::uint64_t seed,
-               int connections);
+  GraphIndexer(const topology::Topology& topology, const SimulationOptions& options);
   ~GraphIndexer();
   GraphIndexer(const GraphIndexer&) = delete;
   GraphIndexer& operator=(const GraphIndexer&) = delete;

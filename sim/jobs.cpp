@@ -56,7 +56,7 @@ struct Together {
 Together run(const std::vector<const Job*>& jobs, const topology::Topology& topology,
              const SimulationOptions& options) {
   Engine engine(topology, options);
-  GraphIndexer indexer(topology, options.multipath, options.disturbances.seed, options.connections);
+  GraphIndexer indexer(topology, options);
   std::vector<std::uint32_t> programs;
   for (const Job* job : jobs) {
     PlacedPlan placed_plan{job->plan, job->workload, job->ranks, {}};

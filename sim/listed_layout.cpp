@@ -39,7 +39,6 @@ std::vector<RouteId> distinct_trees(const plan::InNetwork& in_network) {
 /// Each link carries all bytes, or several times as many, as one fluid.
 RouteUse route_over(const plan::InNetwork::Tree& tree, const topology::Topology& topology) {
   RouteUse use{.links = {}, .latency = tree.latency, .overhead = {}, .receive_overhead = {}};
-  use.has_meeting_ways = tree.has_meeting_edges;
   limit_rate(use, tree.rate);
   std::map<LinkId, std::size_t> place;
   for (const LinkId link : tree.links) {
@@ -66,7 +65,7 @@ bool same_range(const plan::Transfer& a, const plan::Transfer& b) {
 ListedLayout::ListedLayout(const plan::TransferGraph& graph, std::int64_t elements,
                            Routing& routing) {
   codecs.assign(graph.codecs().begin(), graph.codecs().end());
-  const plan::InNetwork in_network(graph, routing.topology());
+  const plan::InNetwork in_network(graph, routing.topology(), routing.meeting_edges());
   number_items(graph, elements, in_network, routing.heeds_plan());
   add_routes(graph, routing);
   add_groups(graph, in_network, routing.topology());

@@ -69,8 +69,7 @@ struct SpreadPath {
   std::span<const LinkId> links;  ///< each once
   std::span<const double> shares;
   Duration latency;
-  double rate_cap = 0;            ///< bytes per second, as of NetworkModel::start
-  bool has_meeting_ways = false;  ///< of a tree: at switches that neither copy nor add
+  double rate_cap = 0;  ///< bytes per second, as of NetworkModel::start
 };
 
 class NetworkModel {

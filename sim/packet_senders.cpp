@@ -63,12 +63,6 @@ void PacketNetwork::start(Time now, std::int64_t bytes, std::span<const LinkId> 
 
 void PacketNetwork::start_spread(Time now, std::int64_t bytes, const SpreadPath& path,
                                  FlowTag tag) {
-  if (path.has_meeting_ways) {
-    throw ConfigError(ErrorContext{
-        "", "packet level",
-        "a message that switches copy or add whose ways meet at switches that do neither",
-        "the flow level"});
-  }
   const std::uint32_t ways = ways_of(path);
   const PacketWays::Kind kind = ways_[ways].ways.kind();
   if (options_.overload == Overload::kTrim &&

@@ -26,8 +26,8 @@ const ProcessorsNetwork::Parts& ProcessorsNetwork::parts_of(const SpreadPath& pa
       part.shares.push_back(path.shares.empty() ? 1 : path.shares[i]);
     }
     for (Part* part : {&parts.links, &parts.processors}) {
-      if (!path.has_meeting_ways && std::all_of(part->shares.begin(), part->shares.end(),
-                                                [](double share) { return share == 1; })) {
+      if (std::all_of(part->shares.begin(), part->shares.end(),
+                      [](double share) { return share == 1; })) {
         part->shares.clear();
       }
     }
@@ -47,8 +47,7 @@ void ProcessorsNetwork::start_parts(Time now, std::int64_t bytes, const SpreadPa
     if (part.shares.empty()) {
       model.start(now, bytes, part.links, rate_cap, tag);
     } else {
-      model.start_spread(now, bytes,
-                         {part.links, part.shares, latency, rate_cap, path.has_meeting_ways}, tag);
+      model.start_spread(now, bytes, {part.links, part.shares, latency, rate_cap}, tag);
     }
   };
   if (!parts.processors.links.empty()) {

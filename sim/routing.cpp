@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/random.hpp"
+#include "sim/simulator.hpp"
 
 namespace rackrail::sim {
 
@@ -59,6 +60,13 @@ Routing::Routing(const topology::Topology& topology, Multipath multipath, std::u
   routers_.emplace_back(topology, distance, is_hashed ? seed : 0);
   for (int c = 1; is_hashed && c < connections; ++c) {
     routers_.emplace_back(topology, distance, random_bits(seed, static_cast<std::uint64_t>(c)));
+  }
+}
+
+Routing::Routing(const topology::Topology& topology, const SimulationOptions& options)
+    : Routing(topology, options.multipath, options.disturbances.seed, options.connections) {
+  if (options.network == NetworkLevel::kPacket) {
+    meeting_edges_ = plan::MeetingEdges::kOneByOne;
   }
 }
 

@@ -32,10 +32,13 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "plan/in_network.hpp"
 #include "topology/queries.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::sim {
+
+struct SimulationOptions;
 
 /// Who says over which links a message goes.
 enum class Multipath : std::uint8_t {
@@ -63,7 +66,6 @@ struct RouteUse {
   /// the copy (topology::Node::host_staging); 0: it is not.
   Bandwidth copy_out;
   Bandwidth copy_in;
-  bool has_meeting_ways = false;  ///< plan::InNetwork::Tree::has_meeting_edges
 };
 
 /// What of the bytes of a message links[i] carries.
@@ -92,6 +94,9 @@ class Routing {
   Routing(const topology::Topology& topology, Multipath multipath, std::uint64_t seed = 0,
           int connections = 1);
 
+  /// As a simulation with these options routes.
+  Routing(const topology::Topology& topology, const SimulationOptions& options);
+
   /// `pinned` is the plan's route; none if it leaves that open. Throws ConfigError when there is no
   /// way from src to dst.
   RouteUse route(Rank src, Rank dst, std::span<const LinkId> pinned = {});
@@ -100,6 +105,9 @@ class Routing {
   const topology::Topology& topology() const { return topology_; }
   /// Whether a pinned route is taken: else the network chooses one for each pair.
   bool heeds_plan() const { return multipath_ == Multipath::kPinned; }
+  /// Packets are copied and added where they meet, so operations of which they meet elsewhere are
+  /// for flows only.
+  plan::MeetingEdges meeting_edges() const { return meeting_edges_; }
 
  private:
   void add_ways(Rank src, Rank dst, RouteUse& use);
@@ -109,6 +117,7 @@ class Routing {
   const topology::Topology& topology_;
   std::vector<topology::Router> routers_;  ///< by connection
   Multipath multipath_;
+  plan::MeetingEdges meeting_edges_ = plan::MeetingEdges::kCarriedOut;
 };
 
 }  // namespace rackrail::sim

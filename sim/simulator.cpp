@@ -69,9 +69,7 @@ CollectiveResult run_alone(const std::shared_ptr<const GraphIndex>& index, const
 class SimulatedCosts final : public plan::CostModel {
  public:
   SimulatedCosts(const topology::Topology& topology, SimulationOptions options)
-      : topology_(topology),
-        options_(std::move(options)),
-        indexer_(topology, options_.multipath, options_.disturbances.seed, options_.connections) {
+      : topology_(topology), options_(std::move(options)), indexer_(topology, options_) {
     options_.record_critical_path = false;
     options_.record_timeline = false;
     options_.record_flows = false;
@@ -228,7 +226,7 @@ CollectiveResult simulate_collective(const plan::TransferGraph& graph, std::int6
                                      const SimulationOptions& options) {
   require_in_step(options);
   require_same_ranks("schedule '" + graph.name() + "'", graph.rank_count(), topology);
-  Routing routing(topology, options.multipath, options.disturbances.seed, options.connections);
+  Routing routing(topology, options);
   return run_alone(index_graph(graph, elements, slice_elements, routing), graph.name(), topology,
                    options);
 }
@@ -239,7 +237,7 @@ CollectiveResult simulate_collective(const plan::RegularSchedule& schedule, std:
                                      const SimulationOptions& options) {
   require_in_step(options);
   require_same_ranks("schedule '" + schedule.name() + "'", schedule.rank_count(), topology);
-  Routing routing(topology, options.multipath, options.disturbances.seed, options.connections);
+  Routing routing(topology, options);
   std::vector<RouteUse> routes;
   routes.reserve(schedule.lanes().size());
   for (const plan::RegularSchedule::Lane& lane : schedule.lanes()) {

@@ -166,7 +166,7 @@ StepResult simulate_step(const plan::Plan& plan, const plan::Workload& workload,
   if (has_burst_bounds(topology, options) && burst_bound(plan, topology).are_many) {
     return simulate_step(plan, workload, without_bursts(topology), options);
   }
-  GraphIndexer indexer(topology, options.multipath, options.disturbances.seed, options.connections);
+  GraphIndexer indexer(topology, options);
   const std::vector<Rank> ranks = every_rank(topology);
   return *simulate_placed({plan, workload, ranks, indices_of(plan, indexer)}, topology, options,
                           kNoLimit, {});

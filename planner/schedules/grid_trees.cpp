@@ -357,6 +357,9 @@ std::uint64_t grid_tree_transfers(const RankGrid& grid, const topology::Topology
 
 std::vector<CollectiveForm> grid_tree_forms(const RankGrid& grid, const ScheduleRequest& request) {
   std::vector<CollectiveForm> forms;
+  if (!has_long_path(grid)) {
+    return forms;
+  }
   const topology::Topology& topology = request.topology;
   GridTreeOptions options;
   std::size_t most = most_rounds(grid, topology, options, request.most_rounds);
@@ -364,7 +367,7 @@ std::vector<CollectiveForm> grid_tree_forms(const RankGrid& grid, const Schedule
     options.are_all_round = false;
     most = most_rounds(grid, topology, options, request.most_rounds);
   }
-  if (!has_long_path(grid) || most == 0) {
+  if (most == 0) {
     return forms;
   }
   std::vector<std::size_t> rounds;

@@ -14,8 +14,8 @@
 
 namespace rackrail::runtime {
 
-/// How often a bucket of this size is reduced: 3 to 30 times, less often the larger it is, and 101
-/// times up to 64 KiB, of which shapers let many pass before they hold them to their rate. Equal on
+/// How often a bucket of this size is reduced: 3 to 101 times, less often the larger it is: of
+/// small ones shapers let many pass before they hold them to their rate. Equal on
 /// all ranks.
 int repetitions(Bytes bucket);
 

@@ -56,7 +56,7 @@ topology::Topology boxes_with_one_cable(int count) {
 }
 
 sim::Turns turns_of(const plan::TransferGraph& graph, const topology::Topology& topology) {
-  sim::GraphIndexer indexer(topology, sim::Multipath::kPinned, 0, 1);
+  sim::GraphIndexer indexer(topology, sim::SimulationOptions{});
   const sim::Buffer buffer{graph, 1 << 20, kSlice};
   const auto folded = indexer.folded({&buffer, 1});
   return folded.has_value() ? folded->turns : indexer.ranks().no_turns();

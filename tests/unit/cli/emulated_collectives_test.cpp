@@ -74,8 +74,8 @@ TEST_CASE("each size has the family that is judged fastest") {
 TEST_CASE(
     "what has no rates is chosen where nothing is predicted faster by more than short messages may "
     "cost") {
-  // A tree over the uplinks has one sender in each rack, and takes a little longer than a forest.
-  const topology::Topology network = test::racks({{10, 10, 10, 10}, {10, 10, 10, 10}}, {1, 1});
+  // Two at most share an uplink, which is no crowd.
+  const topology::Topology network = test::racks({{10, 10}, {10, 10}}, {1, 1});
   CollectiveSelection selection{.smallest = 64_MiB, .largest = 256_MiB, .growth = 4};
   selection.every_schedule = true;
   for (const std::vector<Choosable>& cases :
@@ -85,6 +85,33 @@ TEST_CASE(
     CHECK(chosen_of(cases).of.predicted <=
           scaled(predicted(*std::ranges::min_element(cases, {}, predicted)),
                  planner::kMostForShortMessages));
+  }
+}
+
+TEST_CASE("choices are by codec and size, whichever family was measured first") {
+  const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
+  std::vector<EmulatedCollective> cases;
+  const auto add = [&](const plan::Codec& codec, Bytes size, const char* family, bool is_chosen,
+                       Duration measured) {
+    cases.push_back({.size = size,
+                     .codec = codec,
+                     .family = family,
+                     .is_chosen = is_chosen,
+                     .predicted = measured,
+                     .measured = measured});
+  };
+  for (const plan::Codec& codec : {plan::Codec{}, fp16}) {
+    add(codec, 1_MiB, "ring", false, 3_ms);
+    add(codec, 4_MiB, "ring", true, 8_ms);
+    add(codec, 1_MiB, "forest", true, 4_ms);
+    add(codec, 4_MiB, "forest", false, 9_ms);
+  }
+  const std::vector<MeasuredChoice> choices = measured_choices(cases);
+  REQUIRE(choices.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    CHECK(choices[i].chosen->codec == (i < 2 ? plan::Codec{} : fp16));
+    CHECK(choices[i].chosen->size == (i % 2 == 0 ? 1_MiB : 4_MiB));
+    CHECK(choices[i].best->family == "ring");
   }
 }
 

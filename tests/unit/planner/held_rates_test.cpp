@@ -93,7 +93,8 @@ TEST_CASE("what may gain from rates and has none is judged to take longer") {
   const Duration longer = scaled(kLongForRates, kMostForSharedRates);
   CHECK(judged_by_rates(kLongForRates, free, fits, four) == longer);
   CHECK(judged_by_rates(kLongForRates, rated, fits, four) == kLongForRates);
-  CHECK(judged_by_rates(kLongForRates, rated, fits + 1, four) == longer);
+  CHECK(judged_by_rates(kLongForRates, rated, fits + 1, four) ==
+        scaled(scaled(kLongForRates, kMostForShortMessages), kMostForSharedRates));
   const Duration brief = kLongForRates - Duration(1);
   CHECK(judged_by_rates(brief, free, fits + 1, four) == brief);
 }
@@ -112,12 +113,15 @@ TEST_CASE("judged are messages as long as they are sent, and what gains from rat
   const std::int64_t fits = kMostAtOnce.count() / 2;  // in FP16
   const topology::Topology four = test::racks({{5, 5, 5, 5}, {5, 5, 5, 5}}, {2, 2});
   CHECK(judge(four, "fp16", true, fits) == 100_ms);
-  CHECK(judge(four, "fp16", true, fits + 1) == 105_ms);
+  CHECK(judge(four, "fp16", true, fits + 1) == scaled(100_ms, 1.005 * 1.05));
+  // Of those that gain nothing from rates short messages are preferred, too.
+  CHECK(judge(four, "int8", false, 4 * fits) == scaled(100_ms, kMostForShortMessages));
   CHECK(judge(four, "int8", false, fits) == 100_ms);
   // Where no link is crowded, all are judged alike, rates or not.
   const topology::Topology two = test::racks({{5, 5}, {5, 5}}, {2, 2});
   CHECK(judge(two, "none", false, fits) == judge(two, "none", true, fits));
-  CHECK(judge(test::racks({{5, 5, 5, 2}, {5, 5, 5, 5}}, {2, 2}), "none", false, fits) == 100_ms);
+  CHECK(judge(test::racks({{5, 5, 5, 2}, {5, 5, 5, 5}}, {2, 2}), "none", false, fits / 2) ==
+        100_ms);
 }
 
 TEST_CASE("many senders are all others, four at least, that wait for nothing") {

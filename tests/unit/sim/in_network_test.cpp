@@ -134,6 +134,92 @@ TEST_CASE("Links carry a group's bytes once") {
   CHECK(result.flows == 20);
 }
 
+/// Ranks on a leaf that passes on only, under a spine that copies and adds: links 2r and 2r + 1 are
+/// those of rank r, then come the leaf's cable and back.
+Topology under_a_spine(int ranks) {
+  Topology t("under a spine");
+  const NodeId leaf = t.add_node({.name = "leaf", .kind = topology::NodeKind::kSwitch});
+  const auto add_cable = [&](NodeId from, NodeId to) {
+    topology::Link link;
+    link.from = from;
+    link.to = to;
+    link.bandwidth = Bandwidth(kRate);
+    link.latency = Duration(kLatency);
+    t.add_duplex_link(link);
+  };
+  for (int r = 0; r < ranks; ++r) {
+    const NodeId gpu =
+        t.add_node({.name = "gpu" + std::to_string(r), .kind = topology::NodeKind::kGpu});
+    t.add_rank(gpu);
+    add_cable(gpu, leaf);
+  }
+  add_cable(leaf, t.add_node({.name = "spine",
+                              .kind = topology::NodeKind::kSwitch,
+                              .multicasts = true,
+                              .reduces = true}));
+  return t;
+}
+
+/// Every rank's to rank 0, added under way by the spine.
+TransferGraph sum_by_the_spine(std::uint32_t ranks) {
+  TransferGraph graph("sum", plan::Collective::kReduceScatter, ranks, {1});
+  graph.set_owners({Rank(0)});
+  const LinkId up(2 * ranks);
+  const LinkId down(2 * ranks + 1);
+  for (std::uint32_t r = 1; r < ranks; ++r) {
+    graph.add_transfer({.src = Rank(r),
+                        .dst = Rank(0),
+                        .op = TransferOp::kReduce,
+                        .route = graph.add_route({LinkId(2 * r), up, down, LinkId(1)})},
+                       {});
+  }
+  graph.add_group(TransferId(0), ranks - 1);
+  return graph;
+}
+
+TEST_CASE("Where ways of a group meet at a switch that only passes on, a link carries each") {
+  constexpr std::int64_t kElements = 1000;
+  constexpr std::int64_t kBytesTime = kElements * 4 * 1000;
+  for (const std::uint32_t ranks : {3U, 5U}) {
+    CAPTURE(ranks);
+    const Topology t = under_a_spine(static_cast<int>(ranks));
+    const TransferGraph graph = sum_by_the_spine(ranks);
+    REQUIRE(plan::verify(graph, &t).ok());
+    const auto result =
+        sim::simulate_collective(graph, kElements, kElements, t, instant_additions());
+    // All streams go up over one cable, and one sum comes down.
+    CHECK(result.time.picoseconds() == (ranks - 1) * kBytesTime + 4 * kLatency + kAddition);
+    for (const sim::LinkUse& use : result.links) {
+      const std::int64_t times = use.link == LinkId(2 * ranks) ? ranks - 1 : 1;
+      CAPTURE(t.link_name(use.link));
+      CHECK(use.bytes == Bytes(times * kElements * 4));
+    }
+  }
+}
+
+TEST_CASE("Packets whose ways meet at a switch that only passes on are sent one by one") {
+  const Topology t = under_a_spine(4);
+  auto options = instant_additions();
+  options.network = sim::NetworkLevel::kPacket;
+  const auto bytes_down = [&](const TransferGraph& graph) {
+    const auto result = sim::simulate_collective(graph, 100'000, 100'000, t, options);
+    for (const sim::LinkUse& use : result.links) {
+      if (use.link == LinkId(9)) {
+        return use.bytes;
+      }
+    }
+    return Bytes();
+  };
+  CHECK(bytes_down(sum_by_the_spine(4)) == Bytes(3 * 400'000));
+  // Where they meet where they are added there is one sum of them, as of flows.
+  const Topology hub = star(4, true);
+  const auto added =
+      sim::simulate_collective(there_and_back(hub, true), 100'000, 100'000, hub, options);
+  for (const sim::LinkUse& use : added.links) {
+    CHECK(use.bytes == Bytes(400'000));
+  }
+}
+
 TEST_CASE("A lossy multicast is encoded once and decoded by every receiver") {
   const Topology t = star(4, true);
   topology::Router router(t);
