@@ -20,22 +20,31 @@ constexpr std::int64_t kRate = 1'000'000'000;  // bytes per second: a byte takes
 constexpr std::int64_t kLatency = 5'000'000;   // of a link, in ps
 constexpr std::int64_t kAddition = 1;          // at any rate, rounded up to a picosecond
 
+/// Of `rate` gigabytes per second.
+void add_cable(Topology& t, NodeId from, NodeId to, int rate) {
+  topology::Link link;
+  link.from = from;
+  link.to = to;
+  link.bandwidth = Bandwidth(kRate * rate);
+  link.latency = Duration(kLatency);
+  t.add_duplex_link(link);
+}
+
+void add_rank(Topology& t, NodeId at, int rate) {
+  const std::string name = "gpu" + std::to_string(t.rank_count());
+  const NodeId gpu = t.add_node({.name = name, .kind = topology::NodeKind::kGpu});
+  t.add_rank(gpu);
+  add_cable(t, gpu, at, rate);
+}
+
 /// `ranks` on one switch; rank r has `rates[r]` gigabytes per second, 1 beyond the list.
 Topology star(int ranks, bool able, const std::vector<int>& rates = {}) {
   Topology t("star");
   const NodeId hub = t.add_node(
       {.name = "hub", .kind = topology::NodeKind::kNvSwitch, .multicasts = able, .reduces = able});
   for (int r = 0; r < ranks; ++r) {
-    const NodeId gpu =
-        t.add_node({.name = "gpu" + std::to_string(r), .kind = topology::NodeKind::kGpu});
-    t.add_rank(gpu);
     const auto i = static_cast<std::size_t>(r);
-    topology::Link link;
-    link.from = gpu;
-    link.to = hub;
-    link.bandwidth = Bandwidth(kRate * (i < rates.size() ? rates[i] : 1));
-    link.latency = Duration(kLatency);
-    t.add_duplex_link(link);
+    add_rank(t, hub, i < rates.size() ? rates[i] : 1);
   }
   return t;
 }
@@ -139,24 +148,15 @@ TEST_CASE("Links carry a group's bytes once") {
 Topology under_a_spine(int ranks) {
   Topology t("under a spine");
   const NodeId leaf = t.add_node({.name = "leaf", .kind = topology::NodeKind::kSwitch});
-  const auto add_cable = [&](NodeId from, NodeId to) {
-    topology::Link link;
-    link.from = from;
-    link.to = to;
-    link.bandwidth = Bandwidth(kRate);
-    link.latency = Duration(kLatency);
-    t.add_duplex_link(link);
-  };
   for (int r = 0; r < ranks; ++r) {
-    const NodeId gpu =
-        t.add_node({.name = "gpu" + std::to_string(r), .kind = topology::NodeKind::kGpu});
-    t.add_rank(gpu);
-    add_cable(gpu, leaf);
+    add_rank(t, leaf, 1);
   }
-  add_cable(leaf, t.add_node({.name = "spine",
-                              .kind = topology::NodeKind::kSwitch,
-                              .multicasts = true,
-                              .reduces = true}));
+  add_cable(t, leaf,
+            t.add_node({.name = "spine",
+                        .kind = topology::NodeKind::kSwitch,
+                        .multicasts = true,
+                        .reduces = true}),
+            1);
   return t;
 }
 
