@@ -19,7 +19,7 @@ namespace rackrail::planner {
 namespace {
 
 constexpr double kPacedBytes = 1U << 30U;  // of the buffer that the order of moves is made for
-constexpr double kMeanWeight = 1U << 12U;  // of the messages along later dimensions
+constexpr double kMeanWeightOfPieces = 1U << 12U;  // of the messages along later dimensions
 // Messages along later dimensions are so many times smaller at most, and are no more of all than
 // one for so many of the first dimension.
 constexpr std::uint32_t kMostSmaller = 4;
@@ -82,7 +82,7 @@ std::vector<Part> parts_of(const RankGrid& grid, const topology::Topology& topol
   std::uint32_t common = 0;
   for (std::size_t p = 0; p < parts.size(); ++p) {
     parts[p].weight = static_cast<std::uint32_t>(
-        std::max<std::int64_t>(1, std::llround(kMeanWeight * sizes[p] / mean)));
+        std::max<std::int64_t>(1, std::llround(kMeanWeightOfPieces * sizes[p] / mean)));
     common = std::gcd(common, parts[p].weight);
   }
   for (Part& part : parts) {

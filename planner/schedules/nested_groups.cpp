@@ -31,7 +31,7 @@ constexpr std::size_t kMostTimesTheFewest = 4;
 constexpr std::size_t kMostMovements = std::size_t{1} << 24U;
 
 /// A part of a round's chunks that a rank sends to where it is summed up, and gets back.
-struct Move {
+struct Handover {
   Rank from;
   Rank to;
   GraphBuilder::Range range;
@@ -108,7 +108,7 @@ class Nesting {
   bool choose_digits(std::size_t per_member);
 
   /// Of a level, in the order in which they are to be sent.
-  std::vector<Move> moves(std::size_t level) const;
+  std::vector<Handover> moves(std::size_t level) const;
 
   /// By chunk of a round the rank that sums it up in the end.
   const std::vector<Rank>& owners() const { return levels_.back().holders; }
@@ -168,14 +168,14 @@ bool Nesting::choose_digits(std::size_t per_member) {
   return true;
 }
 
-std::vector<Move> Nesting::moves(std::size_t l) const {
+std::vector<Handover> Nesting::moves(std::size_t l) const {
   const Level& level = levels_[l];
   const std::size_t width = chunk_count() / level.prefixes;
   std::size_t largest = 0;
   for (const Group& group : level.groups) {
     largest = std::max(largest, group.members.size());
   }
-  std::vector<Move> moves;
+  std::vector<Handover> moves;
   // At each offset every member sends to one other, and to another than the others do.
   for (std::size_t offset = 1; offset < largest; ++offset) {
     for (const Group& group : level.groups) {
@@ -187,7 +187,7 @@ std::vector<Move> Nesting::moves(std::size_t l) const {
       for (std::size_t prefix = 0; prefix < level.prefixes; ++prefix) {
         const std::size_t to = owner(l, group, prefix);
         const std::size_t from = (to + k - offset) % k;
-        const Move move{
+        const Handover move{
             holder_in(l, group.members[from], prefix),
             holder_in(l, group.members[to], prefix),
             {static_cast<std::uint32_t>(prefix * width), static_cast<std::uint32_t>(width)}};
@@ -246,7 +246,7 @@ class Rounds {
         arrived_(ranks_ * rounds_),
         sent_(ranks_ * rounds_) {}
 
-  plan::TransferGraph make(const std::vector<std::vector<Move>>& by_level,
+  plan::TransferGraph make(const std::vector<std::vector<Handover>>& by_level,
                            const std::vector<Rank>& owners);
 
  private:
@@ -258,9 +258,9 @@ class Rounds {
   };
   using Events = std::vector<Event>;  // of one rank in one round
 
-  void make_in_turns(const std::vector<std::vector<Move>>& by_level);
-  void reduce(std::size_t round, const Move& move);
-  void copy(std::size_t round, std::size_t level, bool is_outermost, const Move& move);
+  void make_in_turns(const std::vector<std::vector<Handover>>& by_level);
+  void reduce(std::size_t round, const Handover& move);
+  void copy(std::size_t round, std::size_t level, bool is_outermost, const Handover& move);
   void wait_for(const Events& events, GraphBuilder::Range range) {
     for (const Event& event : events) {
       if (event.range.begin < range.begin + range.count &&
@@ -287,16 +287,16 @@ class Rounds {
   std::vector<TransferId> after_;
 };
 
-plan::TransferGraph Rounds::make(const std::vector<std::vector<Move>>& by_level,
+plan::TransferGraph Rounds::make(const std::vector<std::vector<Handover>>& by_level,
                                  const std::vector<Rank>& owners) {
   if (what_ == plan::Collective::kAllReduce && take_turns_) {
     make_in_turns(by_level);
     return builder_.take();
   }
   if (what_ != plan::Collective::kAllGather) {
-    for (const std::vector<Move>& moves : by_level) {
+    for (const std::vector<Handover>& moves : by_level) {
       for (std::size_t round = 0; round < rounds_; ++round) {
-        for (const Move& move : moves) {
+        for (const Handover& move : moves) {
           reduce(round, move);
         }
       }
@@ -305,7 +305,7 @@ plan::TransferGraph Rounds::make(const std::vector<std::vector<Move>>& by_level,
   if (what_ != plan::Collective::kReduceScatter) {
     for (std::size_t level = by_level.size(); level-- > 0;) {
       for (std::size_t round = 0; round < rounds_; ++round) {
-        for (const Move& move : by_level[level]) {
+        for (const Handover& move : by_level[level]) {
           copy(round, level, level + 1 == by_level.size(), move);
         }
       }
@@ -322,17 +322,17 @@ plan::TransferGraph Rounds::make(const std::vector<std::vector<Move>>& by_level,
   return graph;
 }
 
-void Rounds::make_in_turns(const std::vector<std::vector<Move>>& by_level) {
+void Rounds::make_in_turns(const std::vector<std::vector<Handover>>& by_level) {
   const std::size_t levels = by_level.size();
   for (std::size_t turn = 0; turn < rounds_ + kRoundsBehind * levels; ++turn) {
     for (std::size_t level = 0; level < levels && turn < rounds_; ++level) {
-      for (const Move& move : by_level[level]) {
+      for (const Handover& move : by_level[level]) {
         reduce(turn, move);
       }
     }
     for (std::size_t level = levels; level-- > 0;) {
       const std::size_t behind = kRoundsBehind * (levels - level);
-      for (const Move& move : by_level[level]) {
+      for (const Handover& move : by_level[level]) {
         if (turn >= behind && turn - behind < rounds_) {
           copy(turn - behind, level, level + 1 == levels, move);
         }
@@ -341,7 +341,7 @@ void Rounds::make_in_turns(const std::vector<std::vector<Move>>& by_level) {
   }
 }
 
-void Rounds::reduce(std::size_t round, const Move& move) {
+void Rounds::reduce(std::size_t round, const Handover& move) {
   after_.clear();
   wait_for(sums_[round * ranks_ + move.from.index()], move.range);
   const TransferId id = builder_.reduce(move.from, move.to, in_round(round, move.range), after_);
@@ -352,7 +352,7 @@ void Rounds::reduce(std::size_t round, const Move& move) {
 // at the outermost level, since every chunk goes to other members there. Others of the same level
 // wait for the first copy of a range alone. With codecs those of inner levels must see what all
 // copies made of the value; without, they only need what the first ones waited for.
-void Rounds::copy(std::size_t round, std::size_t level, bool is_outermost, const Move& move) {
+void Rounds::copy(std::size_t round, std::size_t level, bool is_outermost, const Handover& move) {
   const Rank src = move.to;
   const Rank dst = move.from;
   Events& sent = sent_[round * ranks_ + src.index()];
@@ -406,7 +406,7 @@ std::vector<plan::TransferGraph> nested_collectives(plan::Collective what,
   if (nesting.level_count() < kFewestLevels || fewest > request.most_transfers) {
     return {};
   }
-  std::vector<std::vector<Move>> by_level;
+  std::vector<std::vector<Handover>> by_level;
   std::size_t transfers = 0;
   for (const std::size_t per_member : kValuesPerMember) {
     if (!nesting.choose_digits(per_member)) {
