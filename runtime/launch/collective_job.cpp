@@ -102,7 +102,7 @@ class CollectiveRank {
 
   /// Seconds per bucket.
   std::vector<double> measure() {
-    std::vector<double> medians;
+    std::vector<double> seconds;
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {
       BucketMemory memory(static_cast<std::size_t>(plan_.buckets[b].elements), arrays_.get());
       memory.fill(static_cast<float>(launch_.rank.value() + 1));
@@ -116,17 +116,17 @@ class CollectiveRank {
       memory.fill(0);  // sums of sums would overflow
       reduce(b, memory);
       const int count = repetitions(Bytes(plan_.buckets[b].elements) * 4);
-      std::vector<double> times;
+      std::vector<Duration> times;
       for (int i = 0; i < count; ++i) {
         const Duration start = trainer::wall_clock();
         reduce(b, memory);
-        times.push_back((trainer::wall_clock() - start).seconds());
+        times.push_back(trainer::wall_clock() - start);
       }
-      std::sort(times.begin(), times.end());
-      medians.push_back(times[times.size() / 2]);
-      on_measured_(BucketId(b), Duration::from_seconds(medians.back()));
+      const Duration each = trainer::time_of_each(times);
+      seconds.push_back(each.seconds());
+      on_measured_(BucketId(b), each);
     }
-    return medians;
+    return seconds;
   }
 
   void reduce(std::size_t bucket, BucketMemory& memory) {
@@ -178,7 +178,7 @@ std::vector<Duration> slowest(const std::optional<CoordinatorOutcome>& outcome,
 }  // namespace
 
 int repetitions(Bytes bucket) {
-  constexpr std::int64_t kFewest = 3;
+  constexpr std::int64_t kFewest = 6;
   // Of fewer, of 1 MiB on fresh connections, medians were up to half as much again in other runs.
   constexpr std::int64_t kMost = 101;
   constexpr Bytes kTogether = 128_MiB;

@@ -14,7 +14,7 @@
 
 namespace rackrail::runtime {
 
-/// How often a bucket of this size is reduced: 3 to 101 times, less often the larger it is: of
+/// How often a bucket of this size is reduced: 6 to 101 times, less often the larger it is: of
 /// small ones shapers let many pass before they hold them to their rate. Equal on
 /// all ranks.
 int repetitions(Bytes bucket);
@@ -32,10 +32,10 @@ struct CollectiveJobOptions {
 /// Called by every rank with the same plan. Reduces each bucket alone, some times in a row, after
 /// two rounds that are not counted; the first of them has known values and must give their exact
 /// sum, or nearly so with a codec that rounds (one that leaves values out does not). Rank 0 runs
-/// the coordinator, and gets the time of each bucket: the median of its repetitions on the rank
-/// where that is largest. The others get nothing, and neither does a rank 0 that is led. Throws
-/// RuntimeFailure when a rank is lost, a sum is wrong or the transport cannot be used, ConfigError
-/// for a token that is missing.
+/// the coordinator, and gets the time of each bucket: trainer::time_of_each() of its repetitions on
+/// the rank where that is largest. The others get nothing, and neither does a rank 0 that is led.
+/// Throws RuntimeFailure when a rank is lost, a sum is wrong or the transport cannot be used,
+/// ConfigError for a token that is missing.
 std::optional<std::vector<Duration>> run_collectives(const plan::Plan& plan,
                                                      const LaunchEnvironment& launch,
                                                      const CollectiveJobOptions& options);

@@ -3,6 +3,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <span>
 
 namespace rackrail::trainer {
 namespace {
@@ -58,6 +60,21 @@ StepSummary summarise(const std::vector<StepTimes>& steps) {
 }
 
 Duration median(std::vector<Duration> values) { return middle(std::move(values)); }
+
+Duration time_of_each(std::span<const Duration> times) {
+  constexpr std::size_t kStretches = 8;
+  const std::size_t length = std::max<std::size_t>(times.size() / kStretches / 2, 1) * 2;
+  std::vector<double> means;
+  for (; times.size() >= length; times = times.subspan(length)) {
+    double seconds = 0;
+    for (const Duration time : times.first(length)) {
+      seconds += time.seconds();
+    }
+    means.push_back(seconds / static_cast<double>(length));
+  }
+  std::ranges::sort(means);
+  return Duration::from_seconds((means[(means.size() - 1) / 2] + means[means.size() / 2]) / 2);
+}
 
 Duration wall_clock() { return read_clock(CLOCK_MONOTONIC); }
 

@@ -11,6 +11,30 @@ TEST_CASE("The median is the middle value") {
   CHECK(median({9_us, 1_us, 5_us, 2_us}) == 2_us);
 }
 
+TEST_CASE("Of a row whose long and short times take turns, each takes their mean") {
+  const auto turns = [](std::size_t count) {
+    std::vector<Duration> times;
+    for (std::size_t i = 0; i < count; ++i) {
+      times.push_back(i % 2 == 0 ? 50_ms : 30_ms);
+    }
+    return times;
+  };
+  for (const std::size_t count : {2, 3, 7, 16, 33, 101}) {
+    INFO(count << " times");
+    CHECK(time_of_each(turns(count)).seconds() == Approx(0.040));
+  }
+  std::vector<Duration> disturbed = turns(101);
+  for (const std::size_t late : {0, 1, 2, 40, 100}) {
+    disturbed[late] = 900_ms;
+  }
+  CHECK(time_of_each(disturbed).seconds() == Approx(0.040));
+  std::vector<Duration> few = turns(6);
+  few[3] = 900_ms;
+  CHECK(time_of_each(few).seconds() == Approx(0.040));
+  // No minimum: where half of the stretches are slow, they count.
+  CHECK(time_of_each(std::vector{10_ms, 10_ms, 20_ms, 20_ms}).seconds() == Approx(0.015));
+}
+
 TEST_CASE("A summary is made of medians, and of means where steps are of two kinds") {
   std::vector<StepTimes> steps;
   for (const std::int64_t k : {1, 2, 300}) {
