@@ -1,6 +1,5 @@
 #include "runtime/send_pacer.hpp"
 
-#include <algorithm>
 #include <functional>
 
 namespace rackrail::runtime {
@@ -19,7 +18,7 @@ void SendPacer::charge(std::uint32_t lane, std::size_t bytes, Bandwidth rate,
   const auto taken = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
       static_cast<double>(bytes) / static_cast<double>(rate.bytes_per_second())));
   Clock::time_point& next = lanes_[lane].next;
-  next = std::max(next, now - std::min(kCatchUp, kSlicesToCatchUp * taken)) + taken;
+  next = plan::next_departure(next, now, taken, kCatchUp);
 }
 
 void SendPacer::wait(std::uint32_t lane) {

@@ -1,9 +1,7 @@
 // Holds what leaves over routes with a rate to it (rule 8 of plan/transfer_graph.hpp).
 //
-// Each lane, what goes to one rank over the same links, has a time from when on it may send. A
-// slice moves that on by what it takes at its rate. Who comes late may make up for it, up to
-// kCatchUp and kSlicesToCatchUp: threads wake up late by milliseconds, and lanes would fall behind
-// more and more.
+// Each lane, what goes to one rank over the same links, has a time from when on it may send, which
+// a slice moves on as plan/send_pace.hpp says.
 #pragma once
 
 #include <chrono>
@@ -18,14 +16,15 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "plan/send_pace.hpp"
 
 namespace rackrail::runtime {
 
 class SendPacer {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr Clock::duration kCatchUp = std::chrono::milliseconds(2);
-  static constexpr int kSlicesToCatchUp = 8;
+  static constexpr Clock::duration kCatchUp =
+      std::chrono::nanoseconds(plan::kCatchUp.picoseconds() / 1000);
 
   /// The number of a lane; the same for the same links to the same rank.
   std::uint32_t lane(Rank destination, std::span<const LinkId> links);

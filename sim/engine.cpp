@@ -78,13 +78,13 @@ FlowTag Engine::new_tag() {
 }
 
 // Work of a device: a flow over its processor where it has one, else plain time, as copies are,
-// which are no work of cores.
+// which are no work of cores, and pauses between slices.
 void Engine::begin(Task task, Duration duration) {
   if (records_) {
     record(task);
   }
   const RankState& rank = ranks_[task.rank.index()];
-  if (rank.processor.empty() || is_copy(task)) {
+  if (rank.processor.empty() || is_copy(task) || task.kind == TaskKind::kPaced) {
     ++own_queued_;
     queue_.push(now_, duration.picoseconds(), task);
     return;
@@ -221,6 +221,9 @@ void Engine::finish(const Task& task) {
       return;
     case TaskKind::kEncode:
       finish_encode(task);
+      return;
+    case TaskKind::kPaced:
+      finish_pause(task);
       return;
     case TaskKind::kOverhead:
       finish_overhead(task);

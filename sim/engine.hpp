@@ -8,7 +8,8 @@
 // (src, dst) pair is a channel: one slice at a time occupies it, from the beginning of its
 // overhead, which does not wait for those of other channels, to the end of its bytes; the latency
 // of the route follows and occupies nothing. Where a rank has a processor (a shared link), stream
-// work and overheads are flows over that link, capped at one core.
+// work and overheads are flows over that link, capped at one core; and what it sends over a route
+// with a rate leaves as the route's pace lets it (plan/send_pace.hpp).
 //
 // Urgency. Whenever a channel or a stream but compute is free, the most urgent of what waits for it
 // is next: a bucket that is needed earlier overtakes what others have not begun,
@@ -61,6 +62,7 @@ enum class TaskKind : std::uint8_t {
   kOptimizer,
   kEncode,
   kCopyOut,  ///< from the device to its host's memory
+  kPaced,    ///< a slice could leave, but for the rate of its route
   kOverhead,
   kWire,
   kLatency,
@@ -288,6 +290,7 @@ class Engine {
   void finish_copy_in(const Task& task);
   Duration copy_time(Rank rank, Bandwidth rate, const GraphIndex& index, const Item& item,
                      std::uint32_t slice) const;
+  void finish_pause(const Task& task);
   void finish_overhead(const Task& task);
   void received(std::uint32_t run, Place place, std::uint32_t slice);
   void send(Rank src, std::uint32_t run, Place place, std::uint32_t slice, const Item& item);

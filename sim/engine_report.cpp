@@ -113,6 +113,7 @@ std::string Engine::describe(const Task& task) const {
       return runs_[task.run].name + ": " + of_rank(task.rank, "decodes");
     case TaskKind::kReduce:
       return runs_[task.run].name + ": " + of_rank(task.rank, "adds");
+    case TaskKind::kPaced:
     case TaskKind::kOverhead:
     case TaskKind::kWire:
     case TaskKind::kLatency:
@@ -155,6 +156,8 @@ std::string_view name_of(TaskKind kind) {
       return "decode";
     case TaskKind::kReduce:
       return "add";
+    case TaskKind::kPaced:
+      return "held to its rate";
     case TaskKind::kOverhead:
       return "message overhead";
     case TaskKind::kLatency:
@@ -190,6 +193,7 @@ std::string Engine::track(const Task& task) const {
       return of_rank("copies from host memory");
     case TaskKind::kReduce:
       return of_rank("reduce");
+    case TaskKind::kPaced:
     case TaskKind::kOverhead:
     case TaskKind::kWire:
     case TaskKind::kLatency:

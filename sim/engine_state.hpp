@@ -80,7 +80,8 @@ struct Engine::Channel {
   using RunLane = std::pair<std::uint32_t, std::uint32_t>;
 
   bool is_busy = false;
-  std::uint32_t route = 0;  ///< route_number() of it
+  std::uint32_t route = 0;          ///< route_number() of it
+  Time next_departure = INT64_MIN;  ///< the earliest, where it has a pace
   /// Those whose data is ready; the most urgent first, then by owner and number. Those
   /// that have sent everything are taken out when they are met.
   ShortList<RunLane> lanes;

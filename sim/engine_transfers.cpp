@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "plan/send_pace.hpp"
 #include "sim/engine.hpp"
 #include "sim/engine_state.hpp"
 
@@ -256,6 +257,11 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
   }
   const Place place{lane, state.position};
   const Rank src = index.lanes[lane].src;
+  if (const Time due = channels_[channel].next_departure; due > now_) {
+    begin({.kind = TaskKind::kPaced, .rank = src, .run = number, .place = place, .slice = k},
+          Duration(due - now_));
+    return true;
+  }
   const bool sends_other_bytes = is_lossy(index, item) && item.encoding != plan::EncodingKind::kOwn;
   channels_[channel].is_busy = true;
   const Duration overhead = index.routes[item.route].overhead;
@@ -271,6 +277,13 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
     signal(number, place, k, true);
   }
   return true;
+}
+
+// What is most urgent by now leaves.
+void Engine::finish_pause(const Task& task) {
+  const std::uint32_t channel = runs_[task.run].lanes[task.place.lane].channel;
+  channels_[channel].is_busy = false;
+  try_send(channel);
 }
 
 void Engine::finish_overhead(const Task& task) {
@@ -304,6 +317,12 @@ void Engine::send(Rank src, std::uint32_t number, Place place, std::uint32_t k, 
   const RouteUse& route = index.routes[item.route];
   if (work_left_) {
     work_left_->begin(route, bytes);
+  }
+  if (route.pace > 0) {
+    Time& departure = channels_[run.lanes[place.lane].channel].next_departure;
+    const Time of_slice =
+        Duration::from_seconds(static_cast<double>(bytes) / route.pace).picoseconds();
+    departure = plan::next_departure(departure, now_, of_slice, plan::kCatchUp.picoseconds());
   }
   if (route.shares.empty()) {
     network_->start(now_, bytes, route.links, route.rate_cap, tag);

@@ -137,7 +137,8 @@ class TurnCheck {
     const RouteUse& b = layout_.routes[to];
     if (a.links.size() != b.links.size() || !a.shares.empty() || !b.shares.empty() ||
         a.overhead != b.overhead || a.receive_overhead != b.receive_overhead ||
-        a.rate_cap != b.rate_cap || a.copy_out != b.copy_out || a.copy_in != b.copy_in) {
+        a.rate_cap != b.rate_cap || a.pace != b.pace || a.copy_out != b.copy_out ||
+        a.copy_in != b.copy_in) {
       return false;
     }
     for (std::size_t hop = 0; hop < a.links.size(); ++hop) {
@@ -450,6 +451,7 @@ class LayoutFolder {
               .overhead = whole.overhead,
               .receive_overhead = whole.receive_overhead,
               .rate_cap = whole.rate_cap,
+              .pace = whole.pace,
               .copy_out = whole.copy_out,
               .copy_in = whole.copy_in};
     }

@@ -165,7 +165,7 @@ void ListedLayout::add_routes(const plan::TransferGraph& graph, Routing& routing
     if (route == kNoItem) {
       route = static_cast<std::uint32_t>(routes.size());
       routes.push_back(routing.route(t.src, t.dst, links));
-      limit_rate(routes.back(), graph.rate(t.route));
+      hold_to_rate(routes.back(), t.src, routing.topology(), graph.rate(t.route));
     }
     items_[number].route = route;
   }

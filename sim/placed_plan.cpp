@@ -129,8 +129,9 @@ std::vector<plan::TimelineEvent> timeline(const Engine& engine, Time from, Time 
     const Task& task = activity.task;
     if (activity.end > activity.start && activity.start >= from && activity.start < to &&
         task.kind != TaskKind::kStart && task.kind != TaskKind::kLatency &&
-        task.kind != TaskKind::kOverhead && task.kind != TaskKind::kReceive &&
-        task.rank.index() < is_meant.size() && is_meant[task.rank.index()]) {
+        task.kind != TaskKind::kPaced && task.kind != TaskKind::kOverhead &&
+        task.kind != TaskKind::kReceive && task.rank.index() < is_meant.size() &&
+        is_meant[task.rank.index()]) {
       events.push_back({engine.describe(task), engine.track(task), Duration(activity.start - from),
                         Duration(activity.end - from)});
     }

@@ -44,6 +44,14 @@ void limit_rate(RouteUse& use, Bandwidth rate) {
   cap_rate(use, static_cast<double>(rate.bytes_per_second()));
 }
 
+void hold_to_rate(RouteUse& use, Rank src, const topology::Topology& topology, Bandwidth rate) {
+  if (topology.processor_of(src)) {
+    use.pace = static_cast<double>(rate.bytes_per_second());
+  } else {
+    limit_rate(use, rate);
+  }
+}
+
 std::uint32_t route_number(const RouteUse& route) {
   std::uint64_t hash = route.links.size();
   for (const LinkId link : route.links) {

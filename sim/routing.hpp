@@ -62,6 +62,9 @@ struct RouteUse {
   Duration receive_overhead;  ///< and at its receiver
   /// Bytes per second of a message, by Link::flow_bandwidth and the plan's rate; 0: no limit.
   double rate_cap = 0;
+  /// Bytes per second that slices over the route leave at, one after the other, each as fast as
+  /// links take it (plan/send_pace.hpp); 0: each as soon as the one before has left.
+  double pace = 0;
   /// Where the message is staged in host memory, at its sender and at its receiver: the rate of
   /// the copy (topology::Node::host_staging); 0: it is not.
   Bandwidth copy_out;
@@ -81,6 +84,10 @@ double rate_alone(const topology::Topology& topology, const RouteUse& use, std::
 void limit_rate(RouteUse& use, const topology::Link& link, double share);
 /// The same by a rate of the plan's; 0: none.
 void limit_rate(RouteUse& use, Bandwidth rate);
+/// Holds what this rank sends over the route to a rate of the plan's, if there is one: where its
+/// cores are known, its sender is a thread on them that lets slices go in their time, else devices
+/// and networks that send each no faster.
+void hold_to_rate(RouteUse& use, Rank src, const topology::Topology& topology, Bandwidth rate);
 
 /// Tells the routes of a pair apart: a hash of the links. Two of them would take turns where it is
 /// the same, once in 2³² pairs.

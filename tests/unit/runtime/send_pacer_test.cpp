@@ -56,7 +56,7 @@ TEST_CASE("what is made up for is a few slices at most, however fast the lane") 
   for (; pacer.may_send(lane, kBegin); ++sent) {
     pacer.charge(lane, 10'000, 1_GBps, kBegin);
   }
-  CHECK(sent == SendPacer::kSlicesToCatchUp + 1);
+  CHECK(sent == plan::kSlicesToCatchUp + 1);
   CHECK(pacer.may_send(lane, kBegin + slice));
 }
 

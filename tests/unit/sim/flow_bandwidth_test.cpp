@@ -82,6 +82,36 @@ TEST_CASE("a route's rate limits each transfer over it, whatever the links have"
   CHECK(milliseconds(1_GBps) == Approx(4).epsilon(slack));
 }
 
+TEST_CASE("a thread lets slices go in their time, each as fast as the link takes it") {
+  const NetworkLevel network = GENERATE(NetworkLevel::kFlow, NetworkLevel::kPacket);
+  Topology topology = dumbbell(1);
+  const NodeId in = topology.add_node({.name = "cores-in"});
+  const NodeId out = topology.add_node({.name = "cores-out"});
+  const LinkId cores = topology.add_link({.from = in, .to = out, .bandwidth = 1_GBps});
+  topology.set_processor(Rank(0), cores);
+  topology::Router router(topology);
+  // In slices of 0.5 MB, 0.2 ms on the cable.
+  const auto milliseconds = [&](std::int64_t slices, Bandwidth rate) {
+    plan::TransferGraph graph("slices", plan::Collective::kAllReduce, 2, {1});
+    const RouteId route = graph.add_route(router.route(Rank(0), Rank(1)), rate);
+    graph.add_transfer({.src = Rank(0), .dst = Rank(1), .route = route}, {});
+    return simulate_collective(graph, slices * 125'000, 125'000, topology, {.network = network})
+               .time.seconds() *
+           1e3;
+  };
+  const double slack = network == NetworkLevel::kFlow ? 1e-6 : 0.02;
+  CHECK(milliseconds(8, {}) == Approx(1.6).epsilon(slack));
+  CHECK(milliseconds(8, 5_GBps) == Approx(1.6).epsilon(slack));
+  // At 1 GB/s a slice takes 0.5 ms, and 2 ms may be made up for: the first leaves as if its turn
+  // had been at -2 ms, so slice k may at 0.5 ms · k - 2 ms, and the first 7 do as the cable takes
+  // them.
+  CHECK(milliseconds(5, 1_GBps) == Approx(1.0).epsilon(slack));
+  CHECK(milliseconds(7, 1_GBps) == Approx(1.4).epsilon(slack));
+  CHECK(milliseconds(8, 1_GBps) == Approx(1.7).epsilon(slack));
+  // What leaves in a long time is as much as the rate says.
+  CHECK(milliseconds(208, 1_GBps) - milliseconds(8, 1_GBps) == Approx(100).epsilon(slack));
+}
+
 TEST_CASE("what one message gets on a route is known before") {
   const Topology topology = dumbbell(1);
   topology::Router router(topology);
