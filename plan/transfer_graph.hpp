@@ -37,9 +37,10 @@
 //     the members one by one, by rules 1 to 6: the result is the same but for the order of
 //     additions.
 //  8. Rates. A route may have a rate: a transfer over it (a group: over the slowest of its routes)
-//     moves no faster, counting encoded bytes. Threads that send, of the runtime, hold those of
-//     several buckets to it together, and let each slice go in one piece (plan/send_pace.hpp).
-//     Where trees of unequal shares meet on a link, none waits at its rate.
+//     moves no faster in the mean, counting encoded bytes. The runtime holds those of several
+//     buckets to it together, and lets each slice go in one piece (plan/send_pace.hpp); so does the
+//     simulator where it knows a sender's cores, else no slice moves faster. Where trees of unequal
+//     shares meet on a link, none waits at its rate.
 //
 // An all-reduce is right when every rank ends with each rank's contribution exactly once
 // (plan/verifier.hpp).

@@ -290,6 +290,7 @@ class Engine {
   void finish_copy_in(const Task& task);
   Duration copy_time(Rank rank, Bandwidth rate, const GraphIndex& index, const Item& item,
                      std::uint32_t slice) const;
+  void pause(std::uint32_t channel, const Task& task);
   void finish_pause(const Task& task);
   void finish_overhead(const Task& task);
   void received(std::uint32_t run, Place place, std::uint32_t slice);

@@ -81,7 +81,8 @@ struct Engine::Channel {
 
   bool is_busy = false;
   std::uint32_t route = 0;          ///< route_number() of it
-  Time next_departure = INT64_MIN;  ///< the earliest, where it has a pace
+  bool is_pausing = false;          ///< until next_departure, for what has a pace
+  Time next_departure = INT64_MIN;  ///< the earliest of what has one; before all time: any
   /// Those whose data is ready; the most urgent first, then by owner and number. Those
   /// that have sent everything are taken out when they are met.
   ShortList<RunLane> lanes;

@@ -257,10 +257,10 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
   }
   const Place place{lane, state.position};
   const Rank src = index.lanes[lane].src;
-  if (const Time due = channels_[channel].next_departure; due > now_) {
-    begin({.kind = TaskKind::kPaced, .rank = src, .run = number, .place = place, .slice = k},
-          Duration(due - now_));
-    return true;
+  if (index.routes[item.route].pace > 0 && channels_[channel].next_departure > now_) {
+    pause(channel,
+          {.kind = TaskKind::kPaced, .rank = src, .run = number, .place = place, .slice = k});
+    return false;  // what has no rate may go over the same links meanwhile
   }
   const bool sends_other_bytes = is_lossy(index, item) && item.encoding != plan::EncodingKind::kOwn;
   channels_[channel].is_busy = true;
@@ -279,10 +279,17 @@ bool Engine::try_send_lane(std::uint32_t channel, std::uint32_t number, std::uin
   return true;
 }
 
-// What is most urgent by now leaves.
+// Until what the task would send may leave, or what is more urgent by then.
+void Engine::pause(std::uint32_t number, const Task& task) {
+  Channel& channel = channels_[number];
+  if (!std::exchange(channel.is_pausing, true)) {
+    begin(task, Duration(channel.next_departure - now_));
+  }
+}
+
 void Engine::finish_pause(const Task& task) {
   const std::uint32_t channel = runs_[task.run].lanes[task.place.lane].channel;
-  channels_[channel].is_busy = false;
+  channels_[channel].is_pausing = false;
   try_send(channel);
 }
 

@@ -84,9 +84,9 @@ double rate_alone(const topology::Topology& topology, const RouteUse& use, std::
 void limit_rate(RouteUse& use, const topology::Link& link, double share);
 /// The same by a rate of the plan's; 0: none.
 void limit_rate(RouteUse& use, Bandwidth rate);
-/// Holds what this rank sends over the route to a rate of the plan's, if there is one: where its
-/// cores are known, its sender is a thread on them that lets slices go in their time, else devices
-/// and networks that send each no faster.
+/// Holds what this rank sends over the route to a rate of the plan's, if there is one: where it has
+/// a processor slices leave at that rate, as threads send them, else each moves no faster. (Hosts
+/// without known cores have no processor, though the runtime sends there, too; some GPUs have one.)
 void hold_to_rate(RouteUse& use, Rank src, const topology::Topology& topology, Bandwidth rate);
 
 /// Tells the routes of a pair apart: a hash of the links. Two of them would take turns where it is

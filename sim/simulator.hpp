@@ -92,8 +92,8 @@ struct PathPiece {
   Duration end;
   Duration waited;  ///< of a message: what sharing its links with others has cost
   /// Without names: "load data", "forward", "backward", "optimiser", "encode", "decode", "add",
-  /// "copy to host memory", "copy from host memory", "message overhead", "receive overhead",
-  /// "latency" or "wire".
+  /// "copy to host memory", "copy from host memory", "held to its rate", "message overhead",
+  /// "receive overhead", "latency" or "wire".
   std::string kind;
   std::optional<LinkId> link;  ///< of "wire": which it waited for (sim/binding_links.hpp)
 };

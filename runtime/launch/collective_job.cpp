@@ -178,8 +178,8 @@ std::vector<Duration> slowest(const std::optional<CoordinatorOutcome>& outcome,
 }  // namespace
 
 int repetitions(Bytes bucket) {
-  constexpr std::int64_t kFewest = 6;
-  // Of fewer, of 1 MiB on fresh connections, medians were up to half as much again in other runs.
+  constexpr std::int64_t kFewest = 6;  // three stretches of two, for a median of time_of_each()
+  // Of fewer, of 1 MiB on fresh connections, times were up to half as much again in other runs.
   constexpr std::int64_t kMost = 101;
   constexpr Bytes kTogether = 128_MiB;
   return static_cast<int>(

@@ -44,11 +44,11 @@ StepSummary summarise(const std::vector<StepTimes>& steps);
 /// The middle value (the lower of two middle ones). `values` must not be empty.
 Duration median(std::vector<Duration> values);
 
-/// What one of a row takes, of the times of all, in order, at least two. Whoever is done early
-/// begins the next one early and waits in it for the others, so long and short times often take
-/// turns, and their median would be one or the other. They are averaged in stretches of an even
-/// number, about eight stretches where there are so many; this is the median of those, so a few
-/// late ones do not move it.
+/// What one of a row takes, of the times of all, in order; precondition: at least two. Whoever is
+/// done early begins the next one early and waits in it for the others, so long and short times
+/// often take turns, and their median would be one or the other. They are averaged in stretches of
+/// an even number, eight or more where there are so many, without what is left at the end; this is
+/// the median of those, so a few late ones do not move it.
 Duration time_of_each(std::span<const Duration> times);
 
 /// Time since an unspecified moment: monotonic, and processor time of the calling thread and of all

@@ -1,6 +1,7 @@
 // Links of which one message takes no more than a part: closed forms.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "sim/simulator.hpp"
@@ -91,13 +92,17 @@ TEST_CASE("a thread lets slices go in their time, each as fast as the link takes
   topology.set_processor(Rank(0), cores);
   topology::Router router(topology);
   // In slices of 0.5 MB, 0.2 ms on the cable.
-  const auto milliseconds = [&](std::int64_t slices, Bandwidth rate) {
+  const auto send = [&](std::int64_t slices, Bandwidth rate) {
     plan::TransferGraph graph("slices", plan::Collective::kAllReduce, 2, {1});
     const RouteId route = graph.add_route(router.route(Rank(0), Rank(1)), rate);
     graph.add_transfer({.src = Rank(0), .dst = Rank(1), .route = route}, {});
-    return simulate_collective(graph, slices * 125'000, 125'000, topology, {.network = network})
-               .time.seconds() *
-           1e3;
+    SimulationOptions options;
+    options.network = network;
+    options.record_timeline = true;
+    return simulate_collective(graph, slices * 125'000, 125'000, topology, options);
+  };
+  const auto milliseconds = [&](std::int64_t slices, Bandwidth rate) {
+    return send(slices, rate).time.seconds() * 1e3;
   };
   const double slack = network == NetworkLevel::kFlow ? 1e-6 : 0.02;
   CHECK(milliseconds(8, {}) == Approx(1.6).epsilon(slack));
@@ -108,6 +113,14 @@ TEST_CASE("a thread lets slices go in their time, each as fast as the link takes
   CHECK(milliseconds(5, 1_GBps) == Approx(1.0).epsilon(slack));
   CHECK(milliseconds(7, 1_GBps) == Approx(1.4).epsilon(slack));
   CHECK(milliseconds(8, 1_GBps) == Approx(1.7).epsilon(slack));
+  const CollectiveResult paced = send(8, 1_GBps);
+  const std::vector<PathPiece>& path = paced.records.critical_path;
+  REQUIRE_FALSE(path.empty());
+  CHECK(std::ranges::any_of(
+      path, [](const PathPiece& piece) { return piece.kind == "held to its rate"; }));
+  for (std::size_t i = 1; i < path.size(); ++i) {
+    CHECK(path[i].start == path[i - 1].end);
+  }
   // What leaves in a long time is as much as the rate says.
   CHECK(milliseconds(208, 1_GBps) - milliseconds(8, 1_GBps) == Approx(100).epsilon(slack));
 }
