@@ -11,10 +11,10 @@
 // That is so where many share the link that is busy longest. Among two racks of four hosts 4 and
 // 16 MiB took 12 and 5 % longer by a hierarchical schedule without rates than by a forest with
 // them, of which 2 and 1 % less was predicted (by a simulator that sent each slice at its route's
-// rate: it predicts up to 6 % less of those with rates since it lets them go as the runtime does). Among four racks of two, on as few cores, a forest
-// with rates took 1.14 to 1.17 of the bound for 16 MiB, a hierarchical schedule without 1.03
-// to 1.06: there two share the way out of a rack, and into one come three streams that the ways out
-// of the others hold back before.
+// rate: it predicts up to 6 % less of those with rates since it lets them go as the runtime does).
+// Among four racks of two, on as few cores, a forest with rates took 1.14 to 1.17 of the bound for
+// 16 MiB, a hierarchical schedule without 1.03 to 1.06: there two share the way out of a rack, and
+// into one come three streams that the ways out of the others hold back before.
 //
 // Longer messages are fewer, and predicted a little faster, but come in bursts: among three hosts
 // and one behind two uplinks 64 MiB took 1.056 to 1.064 of the bound by a hierarchical schedule in
