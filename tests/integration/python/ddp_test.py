@@ -82,7 +82,8 @@ for step in range(5):
     loss.backward()
 assert state.is_planned and len(state.open_at_end) == 5
 assert all(len(open_now) >= 4 for open_now in state.open_at_end[1:]), state.open_at_end
-assert dist.get_rank() == 1 or all(map(all, state.open_at_end)), state.open_at_end
+# Rank 0 is half a second early, but in the first step, where ranks have met to begin the job.
+assert dist.get_rank() == 1 or all(map(all, state.open_at_end[1:])), state.open_at_end
 print("good")
 """
 # Rank 1 does not come to the last step, and rank 0 waits for it within backward().
