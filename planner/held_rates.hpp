@@ -40,8 +40,8 @@
 
 namespace rackrail::planner {
 
-/// What takes less fits into queues.
-inline constexpr Duration kLongForRates = 30_ms;
+/// What takes less fits into queues: at 250 Mbit/s 10 ms are 312 kB, and queues hold 500 kB.
+inline constexpr Duration kLongForRates = 10_ms;
 /// What rates may cost, over the time without; and where a link is crowded.
 inline constexpr double kMostForRates = 1.01;
 inline constexpr double kMostForSharedRates = 1.05;

@@ -10,7 +10,9 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr Bytes kLeastMessage = 32_KiB;  // as sent
+// Messages are at least so long, as sent, or such a share of the buffer.
+constexpr Bytes kLeastMessage = 32_KiB;
+constexpr std::int64_t kMessagesOfBuffer = 64;
 constexpr Duration kTooFine = Duration(INT64_MAX);
 
 }  // namespace
@@ -25,11 +27,13 @@ DividedCollective judged_division(const std::vector<CollectiveForm>& forms,
                                                   return a.transfers < b.transfers;
                                                 }) -
                                shapes.begin());
+  const Bytes least = std::min(
+      kLeastMessage, Bytes(plan::encoded_size(codec, elements).count() / kMessagesOfBuffer));
   return fastest_division(shapes, elements, [&](std::size_t form, std::int64_t slice) {
     const auto largest =
         static_cast<std::int64_t>(shapes[form].largest_share * static_cast<double>(elements));
     const bool is_whole = form == coarsest && slice >= largest;
-    if (!is_whole && plan::encoded_size(codec, std::min(slice, largest)) < kLeastMessage) {
+    if (!is_whole && plan::encoded_size(codec, std::min(slice, largest)) < least) {
       return kTooFine;
     }
     const plan::TransferGraph& graph = forms[form].graph();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "plan/send_pace.hpp"
 #include "sim/simulator.hpp"
 #include "tests/unit/sim/pair_job.hpp"
 #include "topology/queries.hpp"
@@ -108,13 +109,14 @@ TEST_CASE("a thread lets slices go in their time, each as fast as the link takes
   const double slack = network == NetworkLevel::kFlow ? 1e-6 : 0.02;
   CHECK(milliseconds(8, {}) == Approx(1.6).epsilon(slack));
   CHECK(milliseconds(8, 5_GBps) == Approx(1.6).epsilon(slack));
-  // At 1 GB/s a slice takes 0.5 ms, and 2 ms may be made up for: the first leaves as if its turn
-  // had been at -2 ms, so slice k may at 0.5 ms · k - 2 ms, and the first 7 do as the cable takes
-  // them.
-  CHECK(milliseconds(5, 1_GBps) == Approx(1.0).epsilon(slack));
-  CHECK(milliseconds(7, 1_GBps) == Approx(1.4).epsilon(slack));
-  CHECK(milliseconds(8, 1_GBps) == Approx(1.7).epsilon(slack));
-  const CollectiveResult paced = send(8, 1_GBps);
+  // At 1 GB/s a slice takes 0.5 ms, and the 4 ms of eight may be made up for: the first leaves as if
+  // its turn had been at -4 ms, so slice k may at 0.5 ms · k - 4 ms, and the first 14 do as the
+  // cable takes them.
+  static_assert(plan::kSlicesToCatchUp == 8 && plan::kCatchUp > 4_ms);
+  CHECK(milliseconds(10, 1_GBps) == Approx(2.0).epsilon(slack));
+  CHECK(milliseconds(14, 1_GBps) == Approx(2.8).epsilon(slack));
+  CHECK(milliseconds(15, 1_GBps) == Approx(3.2).epsilon(slack));
+  const CollectiveResult paced = send(15, 1_GBps);
   const std::vector<PathPiece>& path = paced.records.critical_path;
   REQUIRE_FALSE(path.empty());
   CHECK(std::ranges::any_of(
@@ -123,7 +125,7 @@ TEST_CASE("a thread lets slices go in their time, each as fast as the link takes
     CHECK(path[i].start == path[i - 1].end);
   }
   // What leaves in a long time is as much as the rate says.
-  CHECK(milliseconds(208, 1_GBps) - milliseconds(8, 1_GBps) == Approx(100).epsilon(slack));
+  CHECK(milliseconds(215, 1_GBps) - milliseconds(15, 1_GBps) == Approx(100).epsilon(slack));
 }
 
 TEST_CASE("a bucket without rates goes while slices of another wait for theirs") {
