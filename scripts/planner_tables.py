@@ -11,6 +11,8 @@ LIMITS = {**{f"{bound}_bound/{cluster}": most
              for bound in ("allgather", "reducescatter", "allreduce")
              for cluster, most in (("boxes_1024", 500), ("torus_1024", 3_000),
                                    ("mesh_1024", 3_000))},
+          "allreduce_bound/boxes_1024_in_network": 500,
+          "allreduce_bound/h100_1024_in_network": 500,
           "forest/boxes_16": 20, "forest/boxes_32": 50, "forest/boxes_64": 500,
           "forest/boxes_256": 5_000, "forest/rails_1024": 5_000,
           "forest/rails_1024_slow_nic": 60_000, "forest/mixed_nics_64": 500,
@@ -70,11 +72,18 @@ def few_cells(case, figures):
             verdict(figures["trees"] <= MOST_FEW and share >= LEAST_BY_FEW))
 
 
+def deepest(diameter):
+    return 2 * diameter + 4
+
+
 def shallow_cells(case, figures):
     share = 100 * figures["share"]
-    most = 2 * figures["diameter"] + 4
+    most = deepest(figures["diameter"])
+    # Rows of before these were measured have none.
+    strict = (f"{deepest(figures['diameter in arcs']):.0f}" if "diameter in arcs" in figures else "",
+              f"{figures['depth in links']:.0f}" if "depth in links" in figures else "")
     return (name_of(case), f"{figures['ranks']:.0f}", f"{figures['trees']:.0f}", f"{share:.1f} %",
-            f"{figures['depth']:.0f}", f"{most:.0f}",
+            f"{figures['depth']:.0f}", f"{most:.0f}", *strict,
             verdict(share >= LEAST_BY_SHALLOW and figures["depth"] <= most))
 
 
@@ -197,16 +206,18 @@ class Section:
 BOUNDS = Section("Bounds and forests", (
     Table("(allgather|reducescatter|allreduce)_bound/", """
 Exact bounds of all-gather and reduce-scatter, and the joint optimum of all-reduce, which is looked for up to 256 ranks
-that differ (`topology/alike_ranks.hpp`). Above, what cuts and partitions allow is it where a reduce-scatter followed by
-an all-gather reaches that, and may be out of reach elsewhere.""",
+that differ (`topology/alike_ranks.hpp`). Above, what cuts and partitions allow is given. It is the joint optimum where a
+reduce-scatter followed by an all-gather reaches that, which is looked at, and on grids of paths and rings, of which the
+bound knows nothing: trees along their dimensions load no link more (`planner/schedules/grid_trees.hpp`). Elsewhere it may
+be out of reach. `in_network`: all NVSwitches and switches of rails (`boxes`), or those that the cluster says
+(`h100`, four times the shipped `h100-32x8-rail`, under spines), reduce and multicast.""",
           ("case", "ranks", "exact", "time", "must", "met"), bound_cells, is_timed=True),
     Table("forest/", """
 A forest is made and checked (every tree spans, every route leads where it should, no link carries too much). Share: of
-the bound; trees: per rank; depth: arcs from a root; memory: of the process. These are the trees nearest to the bound;
-plans take those of at most 2 diameters + 4 arcs where they cost at most 2 % of it (a diameter is links;
-`tests/unit/planner/forest_test.cpp` holds 20 clusters to that, uneven ones too). `rails_1024_slow_nic`: one NIC of 12
-instead of 25 GB/s; `mixed_nics_*`: one such in every third box; `clos_64`: racks of 16, 12, 20 and 16 hosts under 6
-spines.""",
+the bound; trees: per rank; depth: arcs from a root, each from rank to rank, through switches too; memory: of the process.
+These are the trees nearest to the bound; plans take shallower ones where they cost at most 2 % of it (below).
+`rails_1024_slow_nic`: one NIC of 12 instead of 25 GB/s; `mixed_nics_*`: one such in every third box; `clos_64`: racks of
+16, 12, 20 and 16 hosts under 6 spines.""",
           ("case", "ranks", "share", "trees", "depth", "memory", "time", "must", "met"),
           forest_cells, is_timed=True),
     Table("few_trees/", f"""
@@ -214,34 +225,43 @@ At most {MOST_FEW} trees per rank (`ForestOptions::may_be_unequal`), of which {L
 [why their shares are unequal](planner-notes.md#few-trees-per-rank).""",
           ("case", "ranks", "trees", "shares", "share of the bound", "met"), few_cells),
     Table("shallow/", f"""
-Up to 16 trees per rank, as plans have them: {LEAST_BY_SHALLOW} % of the bound are wanted from trees of at most
-2 diameters + 4 arcs. Where switches of more than 32 ranks are not removed evenly, or trees are deep or far from
-the bound, ranks of stars are given other parents (`three_tiers_46`: pods of 13, 13 and 20 ranks).""",
-          ("case", "ranks", "trees", "share", "depth", "at most", "met"), shallow_cells)))
+Up to 16 trees per rank, as plans have them: {LEAST_BY_SHALLOW} % of the bound are wanted from trees whose depth is at
+most twice the diameter and 4. Depth is counted in arcs of trees, which are the steps that an algorithm takes one after
+the other, the diameter in links: through switches an arc has two and more. `tests/unit/planner/forest_test.cpp` holds
+these and other clusters to that. The stricter figures are beside it: what would be let pass if the diameter were counted
+in arcs, too (ways between ranks that pass no other rank), and the depth in links. Between ranks that are linked directly
+all of these are the same; under switches any two ranks are one arc apart, and 6 arcs would be let pass. Where switches of more
+than 32 ranks are not removed evenly, or trees are deep or far from the bound, ranks of stars are given other parents
+(`three_tiers_46`: pods of 13, 13 and 20 ranks).""",
+          ("case", "ranks", "trees", "share", "depth", "at most", "at most in arcs",
+           "depth in links", "met"), shallow_cells)))
 
 # Names of clusters that have a table of their own.
 HARD = "nic_of_|no_nic_|slow_diagonal_|slow_box|four_racks_|lost_cable_"
+GRIDS = "cylinder_|grid_"
 LARGE = r"\w+_(576|1024)$"
 COLLECTIVES = Section("Collectives of 1 GiB, simulated", (
-    Table(rf"\w+/(?!{HARD}|{LARGE})", f"""
+    Table(rf"\w+/(?!{HARD}|{GRIDS}|{LARGE})", f"""
 Time over the optimum: of all-gather and reduce-scatter the exact bound, of all-reduce the joint optimum of reduction
 and broadcast; by the best of all families, named beside it, as `rackrail simulate CLUSTER --collective ... --schedule
 best` finds and prints it. At most {MOST_OVER} is wanted. What the clusters are, and how they get there:
 [notes](planner-notes.md#collectives-of-1-gib).""",
           ("case", "ranks", "over the optimum", "family", "met"), collective_cells),
-    Table(rf"\w+/({HARD})", """
+    Table(rf"\w+/({HARD}|{GRIDS})", """
 The same on clusters that are, or were, above it. Eight boxes of 8 GPUs on eight rails, one NIC of which has 3, 15 or 20
 instead of 25 GB/s (`nic_of_*_64`), is not there (`no_nic_64`), or one of 12 on each rail, in another box each
 (`slow_diagonal_64`); six boxes of 4 of which one, or every second one, has NICs of 10 alone (`slow_box_24`,
 `slow_boxes_24`); four boxes of 8, each a rack of its own with a leaf per rail, under three spines (`four_racks_32`);
 two racks of two boxes of 8 on four leaves with two cables each, of which one is lost (`lost_cable_32`):
-[notes](planner-notes.md#above-the-bar).""",
+[notes](planner-notes.md#above-the-bar). And grids whose sides are unlike: 16 in a row, each in a ring of four of links
+that are twice as fast (`cylinder_64`), and 3 × 5 × 3 of which one side of three has links of four times the rate
+(`grid_45`; [notes](planner-notes.md#above-512-ranks)).""",
           ("case", "ranks", "over the optimum", "family", "met"), collective_cells,
-          title="Slow NICs and other clusters above the bar"),
+          title="Slow NICs, unlike grids and other clusters above the bar"),
     Table(r"\w+/", """
 And with more than 512 ranks, where no forest has the trees that the bound asks for: over the exact bound, or, of
-all-reduces whose joint optimum is not known, over what cuts and partitions allow, which may be out of reach
-(`long_torus_1024`: 16 × 64; [notes](planner-notes.md#above-512-ranks)).""",
+all-reduces where it is not looked for, over what cuts and partitions allow, which is the joint optimum on meshes all the
+same ([bounds](#bounds-and-forests); `long_torus_1024`: 16 × 64; [notes](planner-notes.md#above-512-ranks)).""",
           ("case", "ranks", "over it", "it is", "family", "met"), large_cells,
           title="Above 512 ranks")))
 
@@ -281,9 +301,12 @@ the best uniform choice.""",
 REPLANNING = Section("Planning again after a link is lost", (
     Table("", f"""
 `rackrail replan in-use.plan --lost-link LINK --compare-full`: processor time of the plan that keeps what the link does
-not touch, of which at most {MOST_OF_FULL} % of a full plan's is wanted, for the cluster without the link, which takes
-longer than one for the whole cluster did where that was symmetric (beside it); and the steps of the plan before, of the
-new one and of the full one.""",
+not touch, of which at most {MOST_OF_FULL} % of a full plan's is wanted; and the steps of the plan before, of the new one
+and of the full one. A full plan is what takes its place where nothing is kept: `rackrail plan` from nothing, with the
+whole search, for the cluster as it is now, without the link. That takes longer than planning for the whole cluster did
+where this was symmetric, as alike ranks are simulated once: the plan that was in use, and what planning again takes of
+its time, are beside it, and of it the share is above {MOST_OF_FULL} % where the loss broke a symmetry of very many
+ranks.""",
           ("cluster, workload", "lost", "buckets touched", "time", "full plan", "share",
            "plan of the whole cluster", "share of that", "step before", "step",
            "step, full plan", "met"), lost_cells, is_timed=True),))
@@ -292,7 +315,9 @@ TIME_BUDGETS = Section("Plans within a time budget", (
     Table("", f"""
 `rackrail plan CLUSTER MODEL --time-budget T`: time by the clock, reading and checking included, of which
 {100 * (MOST_OVER_BUDGET - 1):.0f} % more than the budget is let pass (on a busy machine it is longer than what the plan
-had of a core); and the step of the plan, over that of the plan without a budget.""",
+had of a core); and the step of the plan, over that of the plan without a budget. A budget ends the search, not the
+first plan, which is made, simulated and checked whatever it is
+([what takes how long](planner-notes.md#plans-within-a-time-budget)).""",
           ("cluster, model", "ranks", "budget", "time", "of a core", "stopped", "step",
            "over the whole search's", "met"), budget_cells, is_timed=True),))
 

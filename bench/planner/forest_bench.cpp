@@ -2,6 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "planner/forest/forest.hpp"
 #include "tests/support/best_collective.hpp"
 #include "tests/support/clusters.hpp"
+#include "tests/support/grids.hpp"
+#include "tests/support/tree_lengths.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 #include "topology/remove.hpp"
@@ -42,9 +45,11 @@ void reducescatter_bound(benchmark::State& state, const Topology& topology) {
   bound(state, topology, topology::reducescatter_bound);
 }
 
-/// The joint optimum of reduction and broadcast.
-void allreduce_bound(benchmark::State& state, const Topology& topology) {
-  bound(state, topology, [](const Topology& of) { return topology::joint_allreduce_bound(of); });
+/// The joint optimum of reduction and broadcast; with switches that add and copy, too.
+void allreduce_bound(benchmark::State& state, const Topology& topology, bool in_network = false) {
+  bound(state, topology, [in_network](const Topology& of) {
+    return topology::joint_allreduce_bound(of, in_network);
+  });
 }
 
 void forest_within(benchmark::State& state, const Topology& topology,
@@ -72,8 +77,12 @@ void few_trees(benchmark::State& state, const Topology& topology) {
 }
 
 void shallow(benchmark::State& state, const Topology& topology) {
-  forest_within(state, topology, {.most_trees_per_rank = 16});
+  const planner::ForestOptions options{.most_trees_per_rank = 16};
+  forest_within(state, topology, options);
+  const planner::Forest found = planner::make_forest(topology, options);
   state.counters["diameter"] = static_cast<double>(test::diameter_of(topology));
+  state.counters["diameter in arcs"] = static_cast<double>(test::diameter_in_arcs(topology));
+  state.counters["depth in links"] = static_cast<double>(test::depth_in_links(found));
 }
 
 /// Boxes of 8 GPUs whose NICs have 25, but for one of 12 in every third box.
@@ -94,6 +103,24 @@ Topology unlike_racks() {
     }
   }
   return test::racks(nics, {20, 35, 50, 65, 80});
+}
+
+/// A path of 16 in rings of four of links that are twice as fast.
+Topology cylinder() {
+  std::mt19937 random(1);
+  return test::grid({{16, false, 10_GBps}, {4, true, 20_GBps}}, random);
+}
+
+/// 3 x 5 x 3 in paths, those of one side of three with links of four times the rate.
+Topology uneven_grid() {
+  std::mt19937 random(1);
+  return test::grid({{3, false, 40_GBps}, {5, false, 10_GBps}, {3, false, 10_GBps}}, random);
+}
+
+/// Boxes of 8 GPUs on eight rails whose switches, all of them, reduce and multicast.
+Topology able_boxes(int count) {
+  return test::able(test::boxes(count, 8),
+                    {topology::NodeKind::kNvSwitch, topology::NodeKind::kSpine});
 }
 
 /// A mesh without one of its cables.
@@ -144,6 +171,10 @@ RACKRAIL_BOUNDS(boxes_1024, test::boxes(128, 8));
 RACKRAIL_BOUNDS(torus_1024, test::grid(32, 32, true));
 RACKRAIL_BOUNDS(mesh_1024, test::grid(32, 32, false));
 #undef RACKRAIL_BOUNDS
+BENCHMARK_CAPTURE(allreduce_bound, boxes_1024_in_network, able_boxes(128), true)
+    ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(allreduce_bound, h100_1024_in_network, test::h100_128x8(), true)
+    ->Unit(benchmark::kMillisecond);
 
 BENCHMARK_CAPTURE(forest, boxes_16, test::boxes(2, 2))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, boxes_32, test::boxes(4, 2))->Unit(benchmark::kMillisecond);
@@ -173,6 +204,8 @@ RACKRAIL_FOREST(few_trees, two_racks_4, test::two_racks());
 RACKRAIL_FOREST(few_trees, uneven_star_8, test::uneven_star());
 RACKRAIL_FOREST(few_trees, cube_mesh_8, test::cube_mesh());
 RACKRAIL_FOREST(few_trees, nics_by_gpu_16, test::nics_by_gpu());
+RACKRAIL_FOREST(few_trees, clos_64, test::clos({16, 12, 20, 16}, 6));
+RACKRAIL_FOREST(few_trees, mixed_nics_256, rails_with_mixed_nics(32));
 RACKRAIL_FOREST(shallow, boxes_16, test::boxes(2, 2));
 RACKRAIL_FOREST(shallow, boxes_256, test::boxes(32, 2));
 RACKRAIL_FOREST(shallow, rails_512, test::boxes(64, 8));
@@ -218,21 +251,24 @@ RACKRAIL_COLLECTIVES(rail_racks_32, test::rail_racks({}));
 RACKRAIL_COLLECTIVES(rail_racks_48,
                      test::rail_racks({.racks = 3, .hosts = 4, .gpus = 4, .oversubscription = 8}));
 RACKRAIL_COLLECTIVES(three_tiers_10, test::three_tiers({{2, 3}, {1, 4}}, 2));
+RACKRAIL_COLLECTIVES(clos_64, test::clos({16, 12, 20, 16}, 6));
 RACKRAIL_COLLECTIVES(a100_128, test::a100_16x8());
 RACKRAIL_COLLECTIVES(rails_128, test::boxes(16, 8));
 RACKRAIL_COLLECTIVES(fat_tree_128, topology::read_cluster("fat-tree-128-2to1").topology);
 RACKRAIL_COLLECTIVES(torus_256, test::grid(16, 16, true));
 RACKRAIL_COLLECTIVES(rails_256, test::boxes(32, 8));
-#undef RACKRAIL_COLLECTIVES
 // Uneven ones of more than 64 ranks, whose all-reduce two halves do not reach.
+RACKRAIL_COLLECTIVES(mesh_81, test::grid(9, 9, false));
+RACKRAIL_COLLECTIVES(broken_mesh_96, mesh_with_broken_cable());
+RACKRAIL_COLLECTIVES(mixed_nics_96, rails_with_mixed_nics(12));
+RACKRAIL_COLLECTIVES(slow_nic_128, test::rails_with_slow_nic(16, 12));
+RACKRAIL_COLLECTIVES(uneven_racks_100, unlike_racks());
+RACKRAIL_COLLECTIVES(mesh_256, test::grid(16, 16, false));
+RACKRAIL_COLLECTIVES(slow_nic_256, test::rails_with_slow_nic(32, 12));
+RACKRAIL_COLLECTIVES(slow_nic_512, test::rails_with_slow_nic(64, 12));
+#undef RACKRAIL_COLLECTIVES
 #define RACKRAIL_ALL_REDUCE(name, topology) \
   BENCHMARK_CAPTURE(all_reduce, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
-RACKRAIL_ALL_REDUCE(mesh_81, test::grid(9, 9, false));
-RACKRAIL_ALL_REDUCE(broken_mesh_96, mesh_with_broken_cable());
-RACKRAIL_ALL_REDUCE(mixed_nics_96, rails_with_mixed_nics(12));
-RACKRAIL_ALL_REDUCE(slow_nic_128, test::rails_with_slow_nic(16, 12));
-RACKRAIL_ALL_REDUCE(uneven_racks_100, unlike_racks());
-RACKRAIL_ALL_REDUCE(mesh_256, test::grid(16, 16, false));
 // Unlike boxes, racks or leaves in one cluster.
 RACKRAIL_ALL_REDUCE(two_kinds_32, test::old_and_new_boxes());
 RACKRAIL_ALL_REDUCE(two_sizes_24, test::large_and_small_boxes());
@@ -247,6 +283,9 @@ RACKRAIL_ALL_REDUCE(no_nic_64, test::rails_with_slow_nic(8, 0));
 RACKRAIL_ALL_REDUCE(slow_diagonal_64, test::rails_with_slow_diagonal());
 RACKRAIL_ALL_REDUCE(slow_box_24, test::rails_with_slow_boxes(1));
 RACKRAIL_ALL_REDUCE(slow_boxes_24, test::rails_with_slow_boxes(3));
+// Grids whose dimensions are unlike.
+RACKRAIL_ALL_REDUCE(cylinder_64, cylinder());
+RACKRAIL_ALL_REDUCE(grid_45, uneven_grid());
 // More than a forest may have.
 RACKRAIL_ALL_REDUCE(mesh_576, test::grid(24, 24, false));
 RACKRAIL_ALL_REDUCE(mesh_1024, test::grid(32, 32, false));
