@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/file.hpp"
 #include "base/parse_units.hpp"
 #include "cli/comparison.hpp"
 #include "cli/emulated_messages.hpp"
+#include "cli/emulated_training.hpp"
 #include "cli/emulation.hpp"
 #include "cli/local_prediction.hpp"
 #include "cli/shared_numbers.hpp"
@@ -24,13 +24,10 @@
 #include "plan/calibration.hpp"
 #include "plan/codec_name.hpp"
 #include "plan/format.hpp"
-#include "planner/planner.hpp"
 #include "runtime/coordinator/job_token.hpp"
-#include "runtime/emulate/commands.hpp"
 #include "runtime/emulate/rank_commands.hpp"
 #include "runtime/launch/job.hpp"
 #include "runtime/launch/spawn.hpp"
-#include "runtime/trainer/config.hpp"
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
@@ -41,71 +38,6 @@ namespace {
 namespace emulate = runtime::emulate;
 
 constexpr Bytes kLargestMessage = 16_MiB;
-
-/// Thrown from where a signal was noticed, to end everything in order.
-struct Interrupted {
-  int signal;
-};
-
-void require_time(const runtime::InterruptGuard& interrupts) {
-  if (interrupts.received() != 0) {
-    throw Interrupted{interrupts.received()};
-  }
-}
-
-struct MachineCosts {
-  plan::Calibration calibration;
-  plan::Workload workload;
-};
-
-struct Training {
-  std::filesystem::path file;
-  std::string text;
-  std::int64_t local_batch = 0;
-};
-
-Training load_training(Session& session, const EmulationValidation& options) {
-  Training training{
-      .file = training_file(options.training), .text = {}, .local_batch = options.local_batch};
-  training.text = read_file(training.file);
-  session.add_input(training.file);
-  const trainer::TrainingConfig config =
-      trainer::parse_training_config(training.text, training.file);
-  if (training.local_batch == 0) {
-    training.local_batch = config.local_batch;
-  }
-  return training;
-}
-
-/// What `rackrail calibrate` finds in the host of rank 0, where messages go over sockets.
-MachineCosts calibrate(const emulate::EmulatedNetwork& network, const Training& training,
-                       const TemporaryFolder& folder, const runtime::InterruptGuard& interrupts) {
-  constexpr std::size_t kFewest = 2;
-  constexpr std::size_t kMost = 64;
-  const std::size_t workers = std::clamp(network.plan().host_of_rank.size(), kFewest, kMost);
-  const std::string machine = folder.file("machine.json");
-  const std::string workload = folder.file("workload.yaml");
-  runtime::ChildProcesses children([](std::size_t, std::string_view) {});
-  runtime::ChildCommand command;
-  command.words = runtime::own_program();
-  command.words.insert(command.words.end(),
-                       {"calibrate", "--workers", std::to_string(workers), "-o", machine,
-                        "--training", training.file.string(), "--local-batch",
-                        std::to_string(training.local_batch), "--workload-output", workload});
-  network.place(command, Rank(0));
-  children.start(command);
-  std::vector<runtime::ChildEnd> ends;
-  while (ends.empty()) {
-    ends = children.wait_for(1_s, interrupts.file_descriptor());
-    require_time(interrupts);
-  }
-  if (!ends.front().ok()) {
-    throw RuntimeFailure(fmt::format("measuring this machine {}: {}", describe(ends.front()),
-                                     ends.front().last_line));
-  }
-  return {plan::read_calibration(machine),
-          plan::read_workload_text(read_file(workload), std::filesystem::path(workload))};
-}
 
 /// What ranks say of their times, until all have said it of a bucket.
 class BucketTimes {
@@ -166,7 +98,7 @@ void execute_buckets(const Execution& on, const plan::Plan& plan, const std::vec
     }
   };
   const emulate::RankCommandResult result = emulate::run_on_ranks(on.network, run, on.interrupts);
-  require_time(on.interrupts);
+  require_no_interrupt(on.interrupts);
   if (result.failed) {
     const std::size_t child = result.failed->child;
     throw RuntimeFailure(fmt::format("{}: rank {} {}: {}", what,
@@ -207,54 +139,27 @@ void execute_collectives(const Execution& on, std::vector<CollectivePlan>& plans
   }
 }
 
-struct PredictedStep {
-  plan::Plan plan;
-  Duration time;
-};
-
-/// A plan for the built-in model on the network, with this codec where it may be used, if any is
-/// said.
-PredictedStep plan_step(const topology::Topology& machine, const plan::Workload& workload,
-                        sim::SimulationOptions simulation, std::uint64_t seed,
-                        const std::optional<plan::Codec>& codec) {
-  const auto cost_model = sim::make_cost_model(machine, simulation);
-  planner::PlannerOptions wanted;
-  wanted.seed = seed;
-  wanted.local_batch = workload.profiled_batch;
-  wanted.compare_baselines = false;
-  wanted.codec = codec;
-  plan::Plan plan = planner::make_plan(machine, workload, *cost_model, wanted);
-  simulation.steps = kStepsUntilSteady;
-  const Duration time = sim::simulate_step(plan, workload, machine, simulation).estimate.step_time;
-  return {std::move(plan), time};
-}
-
 /// Executes it for the record.
-void execute_step(const emulate::EmulatedNetwork& network, const Training& training,
-                  const PredictedStep& predicted, const std::string& model,
+void execute_step(const emulate::EmulatedNetwork& network, const BuiltInTraining& training,
+                  const plan::Plan& plan, Duration predicted, const std::string& model,
                   const std::optional<plan::Codec>& codec, std::int64_t steps,
                   ValidationRecord& record) {
   runtime::JobOptions job;
   job.training_file = training.file;
   job.training = training.text;
   job.steps = steps;
-  job.listen = {emulate::kLeaderAddress, 0};
-  job.place_worker = [&network](Rank rank, runtime::ChildCommand& command) {
-    network.place(command, rank);
-  };
-  const emulate::InNamespace inside(network.management());
-  const runtime::JobResult result = runtime::run_local_job(predicted.plan, job);
+  const runtime::JobResult result = run_in_network(network, plan, std::move(job));
   if (!result.ok && result.exit_status > kSignalBase) {
     throw Interrupted{result.exit_status - kSignalBase};
   }
   if (!result.ok) {
     throw RuntimeFailure("training: " + result.reason);
   }
-  const auto& schedules = predicted.plan.schedules;
+  const auto& schedules = plan.schedules;
   const std::string with = codec ? " with " + plan::display_name(*codec) : "";
   Compared compared{.what = "step of " + model + with,
                     .how = schedules.empty() ? "" : schedules.front().name(),
-                    .predicted = predicted.time,
+                    .predicted = predicted,
                     .measured = {}};
   for (const runtime::WorkerReport& worker : result.workers) {
     compared.measured = std::max(compared.measured, worker.step_time);
@@ -291,14 +196,14 @@ std::vector<Bytes> message_sizes(const CollectiveSelection& selection) {
 /// Throws Interrupted.
 void execute_all(Session& session, const EmulationValidation& options,
                  const topology::Topology& original, const CollectiveSelection& selection,
-                 const Training& training, ValidationRecord& record) {
+                 const BuiltInTraining& training, ValidationRecord& record) {
   std::optional<runtime::InterruptGuard> interrupts(std::in_place);
   const emulate::EmulatedNetwork network(
       plan_emulation(session, original, options.cluster.cluster, options.scale));
   record.add_links(network.plan(), check_emulation(session, network, *interrupts));
-  require_time(*interrupts);
+  require_no_interrupt(*interrupts);
   const TemporaryFolder folder;
-  const MachineCosts costs = calibrate(network, training, folder, *interrupts);
+  const MachineCosts costs = measure_costs(network, training, folder, *interrupts);
   const topology::Topology machine =
       machine_as_network(original, network.plan(), costs.calibration);
   sim::SimulationOptions simulation;
@@ -313,11 +218,13 @@ void execute_all(Session& session, const EmulationValidation& options,
   }
   execute_collectives(on, plans, record);
   for (const std::optional<plan::Codec>& codec : of_steps) {
-    const PredictedStep predicted =
-        plan_step(machine, costs.workload, simulation, session.seed, codec);
-    require_time(*interrupts);
+    const plan::Plan plan = plan_for_network(machine, costs, session.seed, codec);
+    const Duration predicted =
+        predict_training(plan, costs.workload, machine, costs.calibration, {}).step_time;
+    require_no_interrupt(*interrupts);
     interrupts.reset();  // the training has its own
-    execute_step(network, training, predicted, costs.workload.name, codec, options.steps, record);
+    execute_step(network, training, plan, predicted, costs.workload.name, codec, options.steps,
+                 record);
     interrupts.emplace();
   }
 }
@@ -327,11 +234,9 @@ void execute_all(Session& session, const EmulationValidation& options,
 void validate_by_emulation(Session& session, const EmulationValidation& options) {
   const CollectiveSelection selection = within(options.collectives, options.from, options.to);
   const topology::Topology original = options.cluster.load(session);
-  if (original.rank_count() < 2) {
-    throw ConfigError(ErrorContext{options.cluster.cluster, "ranks",
-                                   std::to_string(original.rank_count()), "two at least"});
-  }
-  const Training training = load_training(session, options);
+  require_two_ranks(original, options.cluster.cluster);
+  const BuiltInTraining training =
+      load_built_in_training(session, options.training, options.local_batch);
   if (!options.output.empty()) {
     require_place(options.output);
     session.add_output(options.output);

@@ -67,9 +67,10 @@ class Ends(EmulationTest):
     def test_signals_to_what_stands_on_it(self):
         plan = self.make_plan("plan.json", cluster="pair.csv")
         for arguments in (("train", plan, "--emulate", "pair.csv", "--steps", 400),
+                          ("train", "--emulate", "pair.csv", "--steps", 400),
                           ("validate", "pair.csv", "--steps", 400)):
             for after in (1, 6):  # while links are measured, and while something runs
-                with self.subTest(command=arguments[0], after=after):
+                with self.subTest(command=arguments[:2], after=after):
                     process = self.start(*arguments)
                     time.sleep(after)
                     process.send_signal(signal.SIGTERM)

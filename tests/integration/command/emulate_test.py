@@ -51,6 +51,23 @@ class Refusals(TrainingTest):
                               variables={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0",
                                          "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9999"})
 
+    def test_train_without_a_plan(self):
+        self.write("pair.csv", PAIR)
+        self.write("alone.csv", "source,target,bandwidth,latency,kind\n"
+                                "host0,tor,40 Mbit/s,2 us,host-link\n")
+        self.assert_bad_input("train", where="plan", found="none", expected="--emulate")
+        self.assert_bad_input("train", "--workers", "2", where="plan", found="none")
+        for options in (("--resume", "--checkpoints", "saved"), ("--cluster", "pair.csv"),
+                        ("--mode", "async"), ("--on-loss", "continue"), ("--on-slow", "report"),
+                        ("--on-noise", "report"), ("--device", "cuda")):
+            self.assert_bad_input("train", "--emulate", "pair.csv", *options, where=options[0],
+                                  found="no plan", expected="a plan file")
+        self.assert_bad_input("train", "--emulate", "pair.csv", "--workers", "3", file="pair.csv",
+                              where="ranks", found="2 ranks")
+        self.assert_bad_input("train", "--emulate", "alone.csv", file="alone.csv", where="ranks")
+        self.assert_bad_input("train", "--emulate", "two-racks-40g", file="two-racks-40g",
+                              where="rates", expected="--scale")
+
 
 class Network(EmulationTest):
     def test_every_link_is_measured_in_both_directions(self):
@@ -351,6 +368,45 @@ class Training(EmulationTest):
             sent = run["bytes_over_tier"]["host-link"] / 2 / 2 / run["steps"]
             self.assertGreater(times[scale], sent / (scale * 40e6 / 8), run)
         self.assertAlmostEqual(times[2] / times[4], 2, delta=0.2)
+        self.assert_nothing_left()
+
+    def test_without_a_plan_one_is_made_for_the_network(self):
+        scale = 2
+        command = ("train", "--emulate", "pair.csv", "--scale", scale, "--steps", self.STEPS)
+        run = self.rackrail_json(*command)
+        self.assertTrue(run["emulation"]["valid"])
+        self.assertEqual((run["workers"], run["steps"], run["network"]), (2, self.STEPS, "emulated"))
+        self.assertTrue(run["parameters_agree"])
+        step = run["step"]
+        self.assertEqual(step["what"], "step of digits-mlp")
+        self.assertEqual(step["predicted_s"], run["predicted_step_time_s"])
+        self.assertEqual(step["measured_s"], run["step_time_s"])
+        self.assertAlmostEqual(step["relative_error"], step["predicted_s"] / step["measured_s"] - 1)
+        # Two links to each host, both ways; what HTB lets pass at once is no small part of a step.
+        sent = run["bytes_over_tier"]["host-link"] / 2 / 2 / run["steps"]
+        self.assertGreater(step["predicted_s"], 0.9 * sent / (scale * 40e6 / 8), run)
+        self.assertGreater(step["measured_s"], 0.7 * sent / (scale * 40e6 / 8), run)
+        plan = self.make_plan("plan.json", cluster="pair.csv")
+        with_plan = self.rackrail_json("train", plan, "--emulate", "pair.csv", "--scale", scale,
+                                       "--steps", 2)
+        self.assertEqual(set(run) - set(with_plan), {"step"})
+        self.assertEqual(set(with_plan) - set(run), set())
+        text = self.rackrail(*command)
+        self.assertRegex(text.out, r"(?m)^step time .*slowest rank")
+        self.assertRegex(text.out, r"(?m)^predicted +[\d.]+ \w+ \([+-][\d.]+ %\)$")
+        self.assertRegex(text.err, r"note: planned for this network: \d+ buckets, schedule \S+")
+        self.assert_nothing_left()
+
+    def test_without_a_plan_what_is_said_of_machine_and_model_counts(self):
+        self.write("machine.json", json.dumps(harness.calibration()))
+        times = {}
+        for scale in (2, 4):
+            run = self.rackrail_json("train", "--emulate", "pair.csv", "--scale", scale, "--steps", 2,
+                                     "--calibration", "machine.json", "--workload", "digits.yaml")
+            times[scale] = run["step"]["predicted_s"]
+            self.assertLessEqual({"pair.csv", "machine.json", "digits.yaml"}, set(run["inputs"]))
+        # The network is all that a step takes long for, and it is scaled.
+        self.assertAlmostEqual(times[2] / times[4], 2, delta=0.3)
         self.assert_nothing_left()
 
     def test_train_as_the_command_of_each_rank(self):
