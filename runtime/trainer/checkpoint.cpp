@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "base/digest.hpp"
@@ -144,12 +147,61 @@ void require_all_files(const fs::path& place, const CheckpointManifest& manifest
   }
 }
 
+StoredState stored_in(std::string name, std::span<const SafetensorsFile::Entry> arrays) {
+  StoredState state{.file = std::move(name), .arrays = std::ssize(arrays)};
+  for (const SafetensorsFile::Entry& entry : arrays) {
+    state.elements += std::accumulate(entry.shape.begin(), entry.shape.end(), std::int64_t{1},
+                                      std::multiplies<>());
+  }
+  return state;
+}
+
+std::string stored_text(const StoredState& state) {
+  return std::to_string(state.arrays) + " arrays with " + std::to_string(state.elements) +
+         " elements in " + state.file;
+}
+
+/// Where they are. Error feedback for each rank, or none at all, as older versions wrote it.
+void require_all_states(const fs::path& place, const CheckpointManifest& manifest) {
+  if (manifest.optimizer_state && manifest.optimizer_state->file != kModelFile) {
+    reject(place, "optimizer_state.file", manifest.optimizer_state->file, kModelFile);
+  }
+  const std::vector<StoredState>& states = manifest.error_feedback;
+  if (!states.empty() && states.size() != manifest.info.world_size) {
+    reject(place, "error_feedback", std::to_string(states.size()) + " ranks",
+           std::to_string(manifest.info.world_size));
+  }
+  for (std::size_t r = 0; r < states.size(); ++r) {
+    if (states[r].file != rank_file(r)) {
+      reject(place, "error_feedback[" + std::to_string(r) + "].file", states[r].file, rank_file(r));
+    }
+  }
+}
+
 void require_equal(const fs::path& checkpoint, const char* what, const std::string& found,
                    const std::string& expected) {
   constexpr std::size_t kShort = 12;
   if (!expected.empty() && found != expected) {
     reject(checkpoint, "", std::string("a checkpoint of ") + what + " " + found.substr(0, kShort),
            std::string(what) + " " + expected.substr(0, kShort));
+  }
+}
+
+void require_state(const fs::path& manifest, const char* key, const StoredState& said,
+                   const StoredState& there) {
+  if (said.arrays != there.arrays || said.elements != there.elements) {
+    reject(manifest, key, stored_text(said), stored_text(there) + ", as the file has it");
+  }
+}
+
+/// Before the training's digest is compared, which would not say what is another.
+void require_optimizer(const fs::path& manifest, const OptimizerInfo& found,
+                       const OptimizerInfo& expected) {
+  if (found.kind.empty() || expected.kind.empty()) {
+    return;
+  }
+  if (const auto other = optimizer_difference(found, expected)) {
+    reject(manifest, other->key, other->found, other->expected + ", as the training has it");
   }
 }
 
@@ -230,13 +282,19 @@ fs::path commit_checkpoint(const fs::path& folder, std::int64_t step,
   const fs::path partial = partial_folder(folder, step);
   std::ranges::sort(files, {}, &CheckpointFile::name);
   CheckpointManifest manifest;
+  std::map<std::string, StoredState> states;
   bool has_model = false;
   for (const CheckpointFile& file : files) {
     const std::string content = read_checked(partial, file);
+    const std::string name = (partial / file.name).string();
+    const SafetensorsFile described = describe_safetensors(content, name);
     if (file.name == kModelFile) {
-      const std::string name = (partial / file.name).string();
-      manifest.info = parse_metadata(parse_safetensors(content, name).metadata, name);
+      manifest.info = parse_metadata(described.metadata, name);
+      const std::span tensors(described.tensors);  // parameters, then the momentum of each
+      manifest.optimizer_state = stored_in(file.name, tensors.subspan(tensors.size() / 2));
       has_model = true;
+    } else {
+      states.emplace(file.name, stored_in(file.name, described.tensors));
     }
   }
   if (!has_model) {
@@ -248,6 +306,9 @@ fs::path commit_checkpoint(const fs::path& folder, std::int64_t step,
   }
   manifest.files = std::move(files);
   require_all_files(partial, manifest);
+  for (std::size_t r = 0; r < manifest.info.world_size; ++r) {
+    manifest.error_feedback.push_back(states.at(rank_file(r)));
+  }
   write_file_atomically(partial / kManifestFile, to_json(manifest));
   flush_folder(partial);
 
@@ -271,6 +332,7 @@ CheckpointManifest verify_checkpoint(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kManifestFile;
   CheckpointManifest manifest = parse_manifest(read_file(path), path.string());
   require_all_files(path, manifest);
+  require_all_states(path, manifest);
   for (const CheckpointFile& file : manifest.files) {
     read_checked(checkpoint, file);
   }
@@ -303,6 +365,7 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, Rank self,
   const CheckpointManifest manifest = verify_checkpoint(checkpoint);
   const CheckpointInfo& info = manifest.info;
   require_equal(checkpoint, "model", info.model_digest, expected.model_digest);
+  require_optimizer(checkpoint / kManifestFile, info.optimizer, expected.optimizer);
   require_equal(checkpoint, "training", info.training_digest, expected.training_digest);
   require_equal(checkpoint, "plan", info.plan_digest, expected.plan_digest);
 
@@ -310,10 +373,19 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, Rank self,
   loaded.info = info;
   const fs::path model = checkpoint / kModelFile;
   read_model(read_file(model), model.string(), loaded);
+  if (manifest.optimizer_state) {
+    require_state(checkpoint / kManifestFile, "optimizer_state", *manifest.optimizer_state,
+                  {kModelFile, std::ssize(loaded.tensors), std::ssize(loaded.momentum)});
+  }
   if (self.index() < info.world_size) {
     const fs::path path = checkpoint / rank_file(self.index());
-    for (SafetensorsFile::Entry& entry :
-         parse_safetensors(read_file(path), path.string()).tensors) {
+    SafetensorsFile file = parse_safetensors(read_file(path), path.string());
+    if (!manifest.error_feedback.empty()) {
+      require_state(checkpoint / kManifestFile, "error_feedback",
+                    manifest.error_feedback[self.index()],
+                    stored_in(rank_file(self.index()), file.tensors));
+    }
+    for (SafetensorsFile::Entry& entry : file.tensors) {
       loaded.residuals.emplace(std::move(entry.name), std::move(entry.values));
     }
   }

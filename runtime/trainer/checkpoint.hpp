@@ -2,7 +2,9 @@
 //
 //   <folder>/step-00000120/model.safetensors    parameters and momentum, written by rank 0
 //                          rank-<r>.safetensors  error-feedback residuals of each rank
-//                          manifest.json         what it belongs to; size and SHA-256 of each file
+//                          manifest.json         what it belongs to, the optimiser, what each
+//                          rank's
+//                                                file holds; size and SHA-256 of each file
 //
 // Life of one: every rank writes its files into `step-00000120.partial` (write_shards, or while it
 // trains on checkpoint_writer.hpp) and tells the committing process their names, sizes and digests
@@ -30,6 +32,18 @@
 
 namespace rackrail::trainer {
 
+/// What updates the parameters. Its state is the momentum beside them in the model file.
+struct OptimizerInfo {
+  std::string kind;  ///< "sgd"; empty: not said, as in checkpoints of older versions
+  double momentum = 0;
+  double weight_decay = 0;
+  std::optional<double> clip_norm;  ///< none: never clipped
+  double base_learning_rate = 0;    ///< at `base_batch` samples in a step
+  std::int64_t base_batch = 0;
+  std::int64_t warmup_steps = 0;  ///< where the plan does not say
+  std::string decay;              ///< of the learning rate: "constant" or "cosine"
+};
+
 /// What a checkpoint belongs to and where in the training it was made.
 struct CheckpointInfo {
   std::int64_t step = 0;           ///< steps done
@@ -41,6 +55,7 @@ struct CheckpointInfo {
   std::string plan_digest;      ///< plan::digest
   std::string model_digest;     ///< plan::Workload::digest: names and sizes of the tensors
   std::string training_digest;  ///< configuration and data
+  OptimizerInfo optimizer;
 };
 
 /// The trainer's state between two steps; views die with the next step.
@@ -86,9 +101,20 @@ std::vector<CheckpointFile> write_shards(const std::filesystem::path& folder, Ra
 std::filesystem::path commit_checkpoint(const std::filesystem::path& folder, std::int64_t step,
                                         std::vector<CheckpointFile> files, std::size_t keep = 5);
 
+/// State beside the parameters that one of the files holds.
+struct StoredState {
+  std::string file;  ///< within the folder
+  std::int64_t arrays = 0;
+  std::int64_t elements = 0;  ///< of all of them together
+};
+
 struct CheckpointManifest {
   CheckpointInfo info;
   std::vector<CheckpointFile> files;
+  // Neither is said in checkpoints of older versions.
+  std::optional<StoredState> optimizer_state{};  ///< momentum, an array for each parameter
+  /// By rank, an array for each place where something is encoded; or momentum that it alone has.
+  std::vector<StoredState> error_feedback{};
 };
 /// Reads the manifest and checks presence, size and digest of every file. Throws ConfigError that
 /// names the file, what was found and what was expected.
@@ -102,11 +128,12 @@ struct FoundCheckpoint {
 /// The valid checkpoint of the largest step. A missing folder has none.
 FoundCheckpoint find_latest_valid(const std::filesystem::path& folder);
 
-/// What the run that wants to go on is; an empty digest accepts any.
+/// What the run that wants to go on is; an empty digest, or kind of optimiser, accepts any.
 struct CheckpointExpectation {
   std::string model_digest;
   std::string plan_digest;
   std::string training_digest;
+  OptimizerInfo optimizer{};
 };
 
 struct LoadedCheckpoint {
@@ -118,7 +145,8 @@ struct LoadedCheckpoint {
 };
 /// Verifies, compares and reads the parts that rank `self` needs. A rank that did not exist when
 /// the checkpoint was made starts without residuals. Throws ConfigError as above, and when the
-/// checkpoint was made for another model, plan or training.
+/// checkpoint was made for another model, plan or training, by another optimiser, or its rank files
+/// hold something else than its manifest says.
 LoadedCheckpoint load_checkpoint(const std::filesystem::path& checkpoint, Rank self,
                                  const CheckpointExpectation& expected);
 

@@ -27,6 +27,35 @@ void for_each_field(Info& info, const Visit& visit) {
   visit("training_digest", info.training_digest);
 }
 
+constexpr const char* kOptimizerKey = "optimizer";
+constexpr const char* kOptimizerStateKey = "optimizer_state";
+constexpr const char* kErrorFeedbackKey = "error_feedback";
+
+/// The same of an optimiser.
+template <typename Info, typename Visit>
+void for_each_setting(Info& info, const Visit& visit) {
+  visit("kind", info.kind);
+  visit("momentum", info.momentum);
+  visit("weight_decay", info.weight_decay);
+  visit("clip_norm", info.clip_norm);
+  visit("base_learning_rate", info.base_learning_rate);
+  visit("base_batch", info.base_batch);
+  visit("warmup_steps", info.warmup_steps);
+  visit("decay", info.decay);
+}
+
+Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+template <typename Value>
+Json json_of(const Value& value) {
+  return value;
+}
+
+Json to_object(const OptimizerInfo& info) {
+  Json object;
+  for_each_setting(info, [&](const char* key, const auto& value) { object[key] = json_of(value); });
+  return object;
+}
+
 std::string text_of(const std::string& text) { return text; }
 template <typename Integer>
 std::string text_of(Integer value) {
@@ -41,6 +70,10 @@ template <typename Integer>
 bool parse_text(const std::string& text, Integer& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc{} && end == text.data() + text.size() && value >= 0;
+}
+
+Json to_object(const StoredState& state) {
+  return {{"file", state.file}, {"arrays", state.arrays}, {"elements", state.elements}};
 }
 
 /// The members of one JSON object, each checked for its type.
@@ -66,6 +99,18 @@ class Reader {
     }
     value = member(key).get<Integer>();
   }
+  void read(const std::string& key, double& value) {
+    if (!member(key).is_number()) {
+      reject(key, member(key).dump(), "a number");
+    }
+    value = member(key).get<double>();
+  }
+  void read(const std::string& key, std::optional<double>& value) {
+    value.reset();
+    if (!member(key).is_null()) {
+      read(key, value.emplace());
+    }
+  }
 
   const Json& member(const std::string& key) const {
     if (!object_.contains(key)) {
@@ -84,6 +129,42 @@ class Reader {
   std::string place_;
 };
 
+OptimizerInfo read_optimizer_info(const Json& object, const std::string& file,
+                                  const std::string& place) {
+  OptimizerInfo info;
+  Reader reader(object, file, place);
+  for_each_setting(info, [&](const char* key, auto& value) { reader.read(key, value); });
+  return info;
+}
+
+/// A list; of an older version, where there is none, an empty one.
+const Json& list_or_empty(const Json& json, const char* key, const std::string& file) {
+  static const Json kEmpty = Json::array();
+  const Json& list = json.contains(key) ? json[key] : kEmpty;
+  if (!list.is_array()) {
+    throw ConfigError(ErrorContext{file, key, list.type_name(), "a list"});
+  }
+  return list;
+}
+
+StoredState read_state(const Json& object, const std::string& file, const std::string& place) {
+  StoredState state;
+  Reader fields(object, file, place);
+  fields.read("file", state.file);
+  fields.read("arrays", state.arrays);
+  fields.read("elements", state.elements);
+  return state;
+}
+
+std::vector<StoredState> read_error_feedback(const Json& json, const std::string& file) {
+  std::vector<StoredState> states;
+  for (const Json& entry : list_or_empty(json, kErrorFeedbackKey, file)) {
+    states.push_back(read_state(
+        entry, file, std::string(kErrorFeedbackKey) + "[" + std::to_string(states.size()) + "]."));
+  }
+  return states;
+}
+
 /// Names are used as paths within the folder, so they must not lead out of it.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name.find('/') == std::string::npos && name.front() != '.';
@@ -95,6 +176,16 @@ std::string to_json(const CheckpointManifest& manifest) {
   Json json;
   json["format_version"] = kFormatVersion;
   for_each_field(manifest.info, [&](const char* key, const auto& value) { json[key] = value; });
+  if (!manifest.info.optimizer.kind.empty()) {
+    json[kOptimizerKey] = to_object(manifest.info.optimizer);
+  }
+  if (manifest.optimizer_state) {
+    json[kOptimizerStateKey] = to_object(*manifest.optimizer_state);
+  }
+  json[kErrorFeedbackKey] = Json::array();
+  for (const StoredState& state : manifest.error_feedback) {
+    json[kErrorFeedbackKey].push_back(to_object(state));
+  }
   json["files"] = Json::array();
   for (const CheckpointFile& file : manifest.files) {
     json["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"sha256", file.sha256}});
@@ -116,6 +207,13 @@ CheckpointManifest parse_manifest(const std::string& content, const std::string&
   }
   CheckpointManifest manifest;
   for_each_field(manifest.info, [&](const char* key, auto& value) { reader.read(key, value); });
+  if (json.contains(kOptimizerKey)) {
+    manifest.info.optimizer = read_optimizer_info(json[kOptimizerKey], file, "optimizer.");
+  }
+  if (json.contains(kOptimizerStateKey)) {
+    manifest.optimizer_state = read_state(json[kOptimizerStateKey], file, "optimizer_state.");
+  }
+  manifest.error_feedback = read_error_feedback(json, file);
   const Json& files = reader.member("files");
   if (!files.is_array()) {
     reader.reject("files", files.type_name(), "a list");
@@ -138,6 +236,9 @@ CheckpointManifest parse_manifest(const std::string& content, const std::string&
 Metadata to_metadata(const CheckpointInfo& info) {
   Metadata metadata{{"format", "rackrail checkpoint"}};
   for_each_field(info, [&](const char* key, const auto& value) { metadata[key] = text_of(value); });
+  if (!info.optimizer.kind.empty()) {
+    metadata[kOptimizerKey] = to_object(info.optimizer).dump();
+  }
   return metadata;
 }
 
@@ -152,7 +253,24 @@ CheckpointInfo parse_metadata(const Metadata& metadata, const std::string& file)
                        "what a checkpoint of rackrail says about itself"});
     }
   });
+  if (const auto entry = metadata.find(kOptimizerKey); entry != metadata.end()) {
+    info.optimizer = read_optimizer_info(Json::parse(entry->second, nullptr, false), file,
+                                         "__metadata__.optimizer.");
+  }
   return info;
+}
+
+std::optional<OptimizerDifference> optimizer_difference(const OptimizerInfo& found,
+                                                        const OptimizerInfo& expected) {
+  const Json is = to_object(found);
+  const Json wanted = to_object(expected);
+  for (const auto& [key, value] : is.items()) {
+    if (value != wanted[key]) {
+      return OptimizerDifference{std::string(kOptimizerKey) + "." + key, value.dump(),
+                                 wanted[key].dump()};
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace rackrail::trainer

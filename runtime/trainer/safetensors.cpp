@@ -22,7 +22,8 @@ constexpr const char* kMetadataKey = "__metadata__";
 
 class Parser {
  public:
-  Parser(std::string_view content, const std::string& file) : content_(content), file_(file) {}
+  Parser(std::string_view content, const std::string& file, bool with_values)
+      : content_(content), file_(file), with_values_(with_values) {}
 
   SafetensorsFile parse() {
     const Json header = read_header();
@@ -139,8 +140,9 @@ class Parser {
              "at least " + size_text(content_.size() - data_.size() + tensor.end) + " for tensor " +
                  tensor.name);
     }
-    SafetensorsFile::Entry entry{tensor.name, tensor.shape, std::vector<float>(tensor.elements)};
-    if (tensor.elements > 0) {
+    SafetensorsFile::Entry entry{tensor.name, tensor.shape,
+                                 std::vector<float>(with_values_ ? tensor.elements : 0)};
+    if (!entry.values.empty()) {
       std::memcpy(entry.values.data(), data_.data() + tensor.begin, tensor.end - tensor.begin);
     }
     return entry;
@@ -149,6 +151,7 @@ class Parser {
   std::string_view content_;
   std::string_view data_;
   const std::string& file_;
+  const bool with_values_;
   std::vector<Declared> declared_;
   std::size_t next_ = 0;
 };
@@ -181,7 +184,11 @@ std::string encode_safetensors(std::span<const NamedTensor> tensors, const Metad
 }
 
 SafetensorsFile parse_safetensors(std::string_view content, const std::string& file) {
-  return Parser(content, file).parse();
+  return Parser(content, file, /*with_values=*/true).parse();
+}
+
+SafetensorsFile describe_safetensors(std::string_view content, const std::string& file) {
+  return Parser(content, file, /*with_values=*/false).parse();
 }
 
 }  // namespace rackrail::trainer

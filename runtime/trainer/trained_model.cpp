@@ -8,12 +8,29 @@
 
 namespace rackrail::trainer {
 
+namespace {
+
+OptimizerInfo optimizer_info(const TrainingConfig& config) {
+  return {.kind = "sgd",
+          .momentum = config.optimizer.momentum,
+          .weight_decay = config.optimizer.weight_decay,
+          .clip_norm = config.optimizer.clip_norm,
+          .base_learning_rate = config.base_learning_rate,
+          .base_batch = config.base_batch,
+          .warmup_steps = config.warmup_steps,
+          .decay = config.decay == Decay::kCosine ? "cosine" : "constant"};
+}
+
+}  // namespace
+
 TrainedModel::TrainedModel(const TrainingConfig& config, std::shared_ptr<Compute> compute)
     : name_(config.name),
       compute_(std::move(compute)),
       model_(make_model(config.model, config.data.format.image, config.data.format.classes,
                         config.seed, compute_)),
-      sgd_(model_->tensors(), config.optimizer, compute_) {}
+      sgd_(model_->tensors(), config.optimizer, compute_) {
+  info_.optimizer = optimizer_info(config);
+}
 
 TrainingState TrainedModel::state(Residuals residuals) {
   return {info_, model_->tensors(), compute_->on_host(model_->parameters(), parameters_on_host_),

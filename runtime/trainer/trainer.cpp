@@ -531,7 +531,8 @@ const EffectiveSettings& Trainer::settings() const { return impl_->settings; }
 Model& Trainer::model() { return impl_->model; }
 
 CheckpointExpectation Trainer::expectation() const {
-  return {impl_->info.model_digest, impl_->info.plan_digest, impl_->info.training_digest};
+  const CheckpointInfo& info = impl_->info;
+  return {info.model_digest, info.plan_digest, info.training_digest, info.optimizer};
 }
 
 void Trainer::restore(const LoadedCheckpoint& checkpoint) { impl_->restore(checkpoint); }

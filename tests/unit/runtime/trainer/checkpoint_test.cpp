@@ -2,7 +2,9 @@
 
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <functional>
 
+#include "runtime/trainer/manifest.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
@@ -24,6 +26,8 @@ struct Example {
     info.plan_digest = std::string(64, 'p');
     info.model_digest = std::string(64, 'm');
     info.training_digest = std::string(64, 't');
+    info.optimizer.kind = "sgd";
+    info.optimizer.momentum = 0.9;
   }
 
   TrainingState state(std::size_t rank) const {
@@ -179,6 +183,92 @@ TEST_CASE("A checkpoint of something else is refused in one clear line") {
         "a checkpoint of model mmmmmmmmmmmm / model xxxxxxxxxxxx");
   CHECK(found({m, std::string(64, 'x'), t}).starts_with("a checkpoint of plan pppp"));
   CHECK(found({m, p, std::string(64, 'x')}).starts_with("a checkpoint of training tttt"));
+}
+
+TEST_CASE("A checkpoint of another optimiser is refused in one line that says what is another") {
+  const rackrail::test::TemporaryDirectory folder;
+  const Example example(10);
+  const fs::path path = example.save(folder.path());
+  const CheckpointInfo& info = example.info;
+  CheckpointExpectation expected{info.model_digest, info.plan_digest, std::string(64, 'x'),
+                                 info.optimizer};
+  expected.optimizer.momentum = 0.5;
+  const auto refused = [&] {
+    return test::context_of<ConfigError>([&] { load_checkpoint(path, Rank(0), expected); });
+  };
+  // Not by the digest of the training, which is another, too, but says nothing.
+  CHECK(refused().file == (path / "manifest.json").string());
+  CHECK(refused().where == "optimizer.momentum");
+  CHECK(refused().found == "0.9");
+  CHECK(refused().expected == "0.5, as the training has it");
+  expected.optimizer.kind.clear();  // any
+  CHECK(refused().found.starts_with("a checkpoint of training tttt"));
+  expected.optimizer = info.optimizer;
+  expected.training_digest = info.training_digest;
+  CHECK(load_checkpoint(path, Rank(0), expected).info.optimizer.momentum == 0.9);
+}
+
+/// Changes the manifest of a checkpoint, on which no digest lies.
+void rewrite_manifest(const fs::path& checkpoint,
+                      const std::function<void(CheckpointManifest&)>& change) {
+  const fs::path path = checkpoint / "manifest.json";
+  CheckpointManifest manifest = parse_manifest(test::read_text(path), path.string());
+  change(manifest);
+  test::write_text(path, to_json(manifest));
+}
+
+TEST_CASE("A manifest says what state its files hold, and is held to it") {
+  const rackrail::test::TemporaryDirectory folder;
+  const fs::path path = Example(10).save(folder.path());
+  const CheckpointManifest manifest = verify_checkpoint(path);
+  REQUIRE(manifest.optimizer_state.has_value());
+  CHECK(manifest.optimizer_state->file == "model.safetensors");
+  CHECK(manifest.optimizer_state->arrays == 2);
+  CHECK(manifest.optimizer_state->elements == 6);
+  REQUIRE(manifest.error_feedback.size() == kRanks);
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    CHECK(manifest.error_feedback[r].file == "rank-" + std::to_string(r) + ".safetensors");
+    CHECK(manifest.error_feedback[r].arrays == 1);
+    CHECK(manifest.error_feedback[r].elements == 2);
+  }
+  const auto refused = [&](std::size_t rank) {
+    return test::context_of<ConfigError>([&] { load_checkpoint(path, Rank(rank), {}); });
+  };
+  rewrite_manifest(path, [](CheckpointManifest& one) { one.error_feedback[1].elements = 3; });
+  CHECK_NOTHROW(load_checkpoint(path, Rank(0), {}));
+  CHECK(refused(1).where == "error_feedback");
+  CHECK(refused(1).found == "1 arrays with 3 elements in rank-1.safetensors");
+  CHECK(refused(1).expected.starts_with("1 arrays with 2 elements in rank-1.safetensors"));
+  rewrite_manifest(
+      path, [](CheckpointManifest& one) { one.error_feedback[1].file = "rank-0.safetensors"; });
+  CHECK(refused(0).where == "error_feedback[1].file");
+  rewrite_manifest(path, [](CheckpointManifest& one) { one.error_feedback.pop_back(); });
+  CHECK(refused(0).where == "error_feedback");
+  CHECK(refused(0).found == "1 ranks");
+  rewrite_manifest(path, [](CheckpointManifest& one) {
+    one.error_feedback.clear();
+    one.optimizer_state->arrays = 1;
+  });
+  CHECK(refused(0).where == "optimizer_state");
+  CHECK(refused(0).expected.starts_with("2 arrays with 6 elements in model.safetensors"));
+  rewrite_manifest(path, [](CheckpointManifest& one) { one.optimizer_state->file = "other"; });
+  CHECK(refused(0).where == "optimizer_state.file");
+}
+
+TEST_CASE("A checkpoint of an older version, which says of neither, is gone on from") {
+  const rackrail::test::TemporaryDirectory folder;
+  Example example(10);
+  const CheckpointExpectation expected{example.info.model_digest, example.info.plan_digest,
+                                       example.info.training_digest, example.info.optimizer};
+  example.info.optimizer = {};
+  const fs::path path = example.save(folder.path());
+  rewrite_manifest(path, [](CheckpointManifest& one) {
+    one.optimizer_state.reset();
+    one.error_feedback.clear();
+  });
+  const LoadedCheckpoint loaded = load_checkpoint(path, Rank(1), expected);
+  CHECK(loaded.parameters == example.parameters);
+  CHECK(loaded.residuals == example.state(1).residuals);
 }
 
 TEST_CASE("Only the latest are kept, and only after a success") {

@@ -33,6 +33,20 @@ TEST_CASE("Tensors and metadata come back as they were") {
   CHECK(parse_safetensors(encode_safetensors({}, {}), "x").tensors.empty());
 }
 
+TEST_CASE("A description is all but the values, of a whole file") {
+  const std::vector<float> values{1, 2, 3, 4};
+  const std::string content =
+      encode_safetensors(std::vector<NamedTensor>{{"w", {2, 2}, values}}, {{"step", "7"}});
+  const SafetensorsFile file = describe_safetensors(content, "x");
+  CHECK(file.metadata == Metadata{{"step", "7"}});
+  REQUIRE(file.tensors.size() == 1);
+  CHECK(file.tensors[0].name == "w");
+  CHECK(file.tensors[0].shape == std::vector<std::int64_t>{2, 2});
+  CHECK(file.tensors[0].values.empty());
+  const std::string cut = content.substr(0, content.size() - 1);
+  CHECK_THROWS_AS(describe_safetensors(cut, "x"), ConfigError);
+}
+
 TEST_CASE("The bytes are those of the format") {
   const std::vector<float> values{1};
   const std::string content = encode_safetensors(std::vector<NamedTensor>{{"w", {1}, values}}, {});

@@ -190,6 +190,12 @@ TEST_CASE("A checkpoint of another training is refused") {
   reseeded.seed = 99;
   CHECK(refused(reseeded, data, 8).starts_with("training "));
   CHECK(refused(config, test::make_split(config, 51, 20), 8).starts_with("training "));
+  TrainingConfig without_momentum = config;
+  without_momentum.optimizer.momentum = 0.25;
+  CHECK(refused(without_momentum, data, 8) == "0.25, as the training has it");
+  TrainingConfig faster = config;
+  faster.base_learning_rate *= 2;
+  CHECK(refused(faster, data, 8).ends_with(", as the training has it"));
   CHECK(refused(config, data, 9).starts_with("plan "));
 }
 
