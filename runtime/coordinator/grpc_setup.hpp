@@ -11,7 +11,7 @@ inline constexpr const char* kTokenKey = "rackrail-job-token";
 
 /// Largest message that a worker accepts (a plan with explicit transfers may be large) …
 inline constexpr int kLargestWelcome = 512 << 20;
-/// … and that the coordinator accepts.
+/// … and that the coordinator accepts, of who has the job's token.
 inline constexpr int kLargestReport = 64 << 20;
 /// Of one connection: a worker has its membership's stream, a heartbeat and a few reports.
 inline constexpr int kMostCallsAtOnce = 32;

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "runtime/coordinator/calls.hpp"
 #include "runtime/coordinator/coordinator.grpc.pb.h"
 #include "runtime/coordinator/grpc_setup.hpp"
 #include "runtime/coordinator/job_control.hpp"
@@ -63,13 +65,15 @@ std::shared_ptr<grpc::ServerCredentials> credentials(const std::optional<TlsCert
 
 /// The gRPC stream of one member. gRPC calls the reactions (On…) on threads of its own, which turn
 /// them into tasks of the service thread, where everything else happens.
-class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public MemberStream {
+class JoinStream final : public grpc::ServerGenericBidiReactor, public MemberStream {
  public:
   /// `on_done` is called on the service thread after gRPC's last word: nobody else has a pointer
   /// to the stream then.
   JoinStream(JobControl& control, const CoordinatorOptions& options,
              std::function<void(JoinStream*)> on_done)
-      : control_(control), options_(options), on_done_(std::move(on_done)) {}
+      : control_(control), options_(options), on_done_(std::move(on_done)) {
+    StartRead(&request_);
+  }
 
   void welcome(Rank rank, const EpochRecord& epoch,
                const std::vector<std::vector<std::byte>>& addresses) override {
@@ -91,20 +95,20 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public M
     message.set_job_options(options_.job_options);
     message.set_heartbeat_period_ps(options_.heartbeat_period.picoseconds());
     message.set_heartbeat_timeout_ps(options_.membership.heartbeat_timeout.picoseconds());
-    send(std::move(event));
+    send(event);
   }
 
   void abort(const std::string& reason, bool come_back) override {
     proto::Event event;
     event.mutable_abort()->set_reason(reason);
     event.mutable_abort()->set_come_back(come_back);
-    send(std::move(event));
+    send(event);
   }
 
   void finish() override {
     proto::Event event;
     event.mutable_finish();
-    send(std::move(event));
+    send(event);
   }
 
   void gathered(std::uint32_t round, const std::vector<std::string>& parts) override {
@@ -114,35 +118,31 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public M
     for (const std::string& part : parts) {
       message.add_parts(part);
     }
-    send(std::move(event));
+    send(event);
   }
 
   void end(End how, const std::string& reason) override {
-    if (ending_) {
-      return;
+    if (how == End::kBroken && !ending_) {
+      queue_.resize(writing_ ? 1 : 0);  // nobody reads the rest
     }
-    ending_ = true;
-    switch (how) {
-      case End::kLeft:
-        status_ = grpc::Status::OK;
-        break;
-      case End::kAborted:
-        status_ = grpc::Status(grpc::StatusCode::ABORTED, reason);
-        break;
-      case End::kGivenUp:  // which the client tells from the end of the whole job
-        status_ = grpc::Status(grpc::StatusCode::NOT_FOUND, reason);
-        break;
-      case End::kRefused:
-        status_ = grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, reason);
-        break;
-      case End::kBroken:
-        queue_.resize(writing_ ? 1 : 0);  // nobody reads the rest
-        status_ = grpc::Status(grpc::StatusCode::CANCELLED, reason);
-        break;
-    }
-    go_on();
+    end_with(status_of(how, reason));
   }
 
+  void OnReadDone(bool ok) override {
+    proto::JoinRequest request;
+    const std::string problem =
+        ok && take_message(request_, request) ? malformed(request) : "no request to join";
+    if (!problem.empty()) {
+      control_.post(
+          [this, problem] { end_with(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, problem)); });
+      return;
+    }
+    control_.post([this, message = from_message(request)]() mutable {
+      if (!ending_) {
+        control_.join(*this, std::move(message));
+      }
+    });
+  }
   void OnWriteDone(bool ok) override {
     control_.post([this, ok] {
       writing_ = false;
@@ -164,9 +164,33 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public M
   }
 
  private:
-  void send(proto::Event event) {
+  static grpc::Status status_of(End how, const std::string& reason) {
+    switch (how) {
+      case End::kLeft:
+        return grpc::Status::OK;
+      case End::kAborted:
+        return {grpc::StatusCode::ABORTED, reason};
+      case End::kGivenUp:  // which the client tells from the end of the whole job
+        return {grpc::StatusCode::NOT_FOUND, reason};
+      case End::kRefused:
+        return {grpc::StatusCode::FAILED_PRECONDITION, reason};
+      case End::kBroken:
+        break;
+    }
+    return {grpc::StatusCode::CANCELLED, reason};
+  }
+
+  void end_with(grpc::Status status) {
     if (!ending_) {
-      queue_.push_back(std::move(event));
+      ending_ = true;
+      status_ = std::move(status);
+      go_on();
+    }
+  }
+
+  void send(const proto::Event& event) {
+    if (!ending_) {
+      queue_.push_back(bytes_of(event));
       go_on();
     }
   }
@@ -187,30 +211,24 @@ class JoinStream final : public grpc::ServerWriteReactor<proto::Event>, public M
   JobControl& control_;
   const CoordinatorOptions& options_;
   const std::function<void(JoinStream*)> on_done_;
-  std::deque<proto::Event> queue_;  // the front stays where it is while it is written
+  grpc::ByteBuffer request_;
+  std::deque<grpc::ByteBuffer> queue_;  // the front stays where it is while it is written
   bool writing_ = false;
   bool ending_ = false;
   bool ended_ = false;
   grpc::Status status_;
 };
 
-/// A stream that ends before it began.
-class RefusedStream final : public grpc::ServerWriteReactor<proto::Event> {
- public:
-  explicit RefusedStream(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
-
 }  // namespace
 
-struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
+struct CoordinatorServer::Impl {
   explicit Impl(CoordinatorOptions given) : options(std::move(given)), control(options) {
     check(options);
     prepare_grpc();
     listen();
   }
 
-  ~Impl() override {
+  ~Impl() {
     if (server != nullptr) {
       control.post([this] { control.end_all("the coordinator was shut down"); });
       server->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
@@ -250,12 +268,15 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     int port = 0;
     // Otherwise two coordinators could share a port, and each would get some of the workers.
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-    // A message is read before its token can be: so few at a time from one connection.
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsAtOnce);
+    // What may come over a stream before somebody reads it does not grow with the connection's
+    // rate.
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.SetMaxReceiveMessageSize(kLargestReport);
     builder.AddListeningPort(to_string(HostPort{options.listen.host, given}),
                              credentials(options.tls), &port);
-    builder.RegisterService(this);
+    calls = std::make_unique<Calls>(*this);
+    builder.RegisterCallbackGenericService(calls.get());
     server = builder.BuildAndStart();
     if (server == nullptr || port <= 0) {
       server.reset();
@@ -279,23 +300,24 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     return {grpc::StatusCode::PERMISSION_DENIED, "the job's token is missing or wrong"};
   }
 
-  grpc::ServerWriteReactor<proto::Event>* Join(grpc::CallbackServerContext* context,
-                                               const proto::JoinRequest* request) override {
-    if (!may_talk(*context)) {
-      return new RefusedStream(not_welcome());
+  /// Where all calls begin, with nothing of their messages.
+  grpc::ServerGenericBidiReactor* begin(const grpc::GenericCallbackServerContext& context) {
+    if (!may_talk(context)) {
+      return new RefusedCall(not_welcome());
     }
-    if (const std::string problem = malformed(*request); !problem.empty()) {
-      return new RefusedStream(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, problem));
+    const auto method = methods.find(context.method());
+    if (method == methods.end()) {
+      return new RefusedCall({grpc::StatusCode::UNIMPLEMENTED, "no such call"});
     }
+    return method->second();
+  }
+
+  grpc::ServerGenericBidiReactor* join() {
     {
       const std::lock_guard lock(mutex);
       ++open_streams;
     }
-    auto* stream = new JoinStream(control, options, [this](JoinStream* done) { bury(done); });
-    control.post([this, stream, message = from_message(*request)]() mutable {
-      control.join(*stream, std::move(message));
-    });
-    return stream;
+    return new JoinStream(control, options, [this](JoinStream* done) { bury(done); });
   }
 
   void bury(JoinStream* stream) {
@@ -307,22 +329,26 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
   }
 
   /// Runs `act` on the service thread, then answers; refuses where the request has a problem.
-  template <typename Act>
-  grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, Act act,
-                                   const std::string& problem = {}) {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    if (!may_talk(*context) || !problem.empty()) {
-      reactor->Finish(may_talk(*context) ? grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, problem)
-                                         : not_welcome());
-      return reactor;
-    }
-    // Request and response live until Finish.
-    control.post([reactor, act = std::move(act)] {
-      act();
-      reactor->Finish(grpc::Status::OK);
+  template <typename Request, typename Reply>
+  grpc::ServerGenericBidiReactor* answer(void (Impl::*act)(const Request&, Reply&)) {
+    using Call = UnaryCall<Request, Reply>;
+    return new Call([this, act](Call& call) {
+      if (const std::string problem = problem_of(call.request()); !problem.empty()) {
+        call.finish({grpc::StatusCode::INVALID_ARGUMENT, problem});
+        return;
+      }
+      // The call lives until it is finished.
+      control.post([this, act, &call] {
+        (this->*act)(call.request(), call.reply());
+        call.finish(grpc::Status::OK);
+      });
     });
-    return reactor;
   }
+  template <typename Request>
+  static std::string problem_of(const Request& /*request*/) {
+    return {};
+  }
+  static std::string problem_of(const proto::CheckpointReport& report) { return malformed(report); }
 
   /// Calls `act(rank)` if the speaker is a member of this epoch.
   template <typename Act>
@@ -333,111 +359,107 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
     }
   }
 
-  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
-                                      const proto::HeartbeatRequest* request,
-                                      proto::HeartbeatReply* reply) override {
-    return answer(context, [this, request, reply] {
-      as_member(request->member(), [&](Rank rank) {
-        control.membership().heartbeat(
-            rank,
-            {request->step(), request->loss(),
-             Duration(std::max<std::int64_t>(0, request->step_time_ps()))},
-            std::chrono::steady_clock::now());
-        control.measured(measured_steps(*request, control.membership().options().world_size));
-      });
-      const bool come_back = control.is_over_for(request->member().epoch());
-      reply->set_aborted(come_back || control.membership().state() == MembershipState::kAborted);
-      reply->set_come_back(come_back);
-      reply->set_reason(come_back ? "the job goes on in another epoch"
-                                  : control.membership().abort_reason().line);
+  void heartbeat(const proto::HeartbeatRequest& request, proto::HeartbeatReply& reply) {
+    as_member(request.member(), [&](Rank rank) {
+      control.membership().heartbeat(rank,
+                                     {request.step(), request.loss(),
+                                      Duration(std::max<std::int64_t>(0, request.step_time_ps()))},
+                                     std::chrono::steady_clock::now());
+      control.measured(measured_steps(request, control.membership().options().world_size));
+    });
+    const bool come_back = control.is_over_for(request.member().epoch());
+    reply.set_aborted(come_back || control.membership().state() == MembershipState::kAborted);
+    reply.set_come_back(come_back);
+    reply.set_reason(come_back ? "the job goes on in another epoch"
+                               : control.membership().abort_reason().line);
+  }
+
+  void report_checkpoint(const proto::CheckpointReport& report, proto::Acknowledged& /*reply*/) {
+    as_member(report.member(), [&](Rank rank) {
+      control.membership().report_checkpoint(rank, report.step(), from_message(report));
     });
   }
 
-  grpc::ServerUnaryReactor* ReportCheckpoint(grpc::CallbackServerContext* context,
-                                             const proto::CheckpointReport* request,
-                                             proto::Acknowledged*) override {
-    const auto act = [this, request] {
-      as_member(request->member(), [&](Rank rank) {
-        control.membership().report_checkpoint(rank, request->step(), from_message(*request));
+  void report_result(const proto::ResultReport& report, proto::Acknowledged& /*reply*/) {
+    as_member(report.member(), [&](Rank rank) {
+      control.membership().report_result(rank, report.payload(), std::chrono::steady_clock::now());
+    });
+  }
+
+  void contribute(const proto::Contribution& contribution, proto::Acknowledged& /*reply*/) {
+    as_member(contribution.member(), [&](Rank rank) {
+      control.membership().contribute(rank, contribution.round(), contribution.part());
+    });
+  }
+
+  void report_transport_error(const proto::TransportErrorReport& report,
+                              proto::Acknowledged& /*reply*/) {
+    as_member(report.member(), [&](Rank rank) {
+      std::optional<Rank> peer;
+      if (report.has_peer()) {
+        peer = Rank(static_cast<std::size_t>(report.peer()));
+      }
+      std::optional<Duration> silence;
+      if (report.has_silence_ps()) {
+        silence = Duration(std::clamp<std::int64_t>(report.silence_ps(), 0, kLongestSilence));
+      }
+      control.membership().report_transport_error(rank, peer, one_line(report.reason()), silence,
+                                                  std::chrono::steady_clock::now());
+    });
+  }
+
+  void leave(const proto::LeaveRequest& request, proto::Acknowledged& /*reply*/) {
+    as_member(request.member(), [&](Rank rank) {
+      control.leave(rank, request.ok(), {one_line(request.reason()), request.bad_input()});
+    });
+  }
+
+  void status(const proto::StatusRequest& /*request*/, proto::JobStatus& reply) {
+    put_status(control.status(std::chrono::steady_clock::now()), reply);
+  }
+
+  /// Answered once there is a plan, or none.
+  grpc::ServerGenericBidiReactor* replan() {
+    using Call = UnaryCall<proto::ReplanRequest, proto::ReplanReply>;
+    return new Call([this](Call& call) {
+      control.post([this, &call] {
+        control.replan([&call](const ReplanAnswer& answer) {
+          put_answer(answer, call.reply());
+          call.finish(grpc::Status::OK);
+        });
       });
+    });
+  }
+
+  using Methods = std::map<std::string, std::function<grpc::ServerGenericBidiReactor*()>>;
+  Methods make_methods() {
+    const std::string service = "/" + std::string(proto::Coordinator::service_full_name()) + "/";
+    return {
+        {service + "Join", [this] { return join(); }},
+        {service + "Heartbeat", [this] { return answer(&Impl::heartbeat); }},
+        {service + "ReportCheckpoint", [this] { return answer(&Impl::report_checkpoint); }},
+        {service + "ReportResult", [this] { return answer(&Impl::report_result); }},
+        {service + "Contribute", [this] { return answer(&Impl::contribute); }},
+        {service + "ReportTransportError",
+         [this] { return answer(&Impl::report_transport_error); }},
+        {service + "Leave", [this] { return answer(&Impl::leave); }},
+        {service + "Status", [this] { return answer(&Impl::status); }},
+        {service + "Replan", [this] { return replan(); }},
     };
-    return answer(context, act, malformed(*request));
   }
 
-  grpc::ServerUnaryReactor* ReportResult(grpc::CallbackServerContext* context,
-                                         const proto::ResultReport* request,
-                                         proto::Acknowledged*) override {
-    return answer(context, [this, request] {
-      as_member(request->member(), [&](Rank rank) {
-        control.membership().report_result(rank, request->payload(),
-                                           std::chrono::steady_clock::now());
-      });
-    });
-  }
-
-  grpc::ServerUnaryReactor* Contribute(grpc::CallbackServerContext* context,
-                                       const proto::Contribution* request,
-                                       proto::Acknowledged*) override {
-    return answer(context, [this, request] {
-      as_member(request->member(), [&](Rank rank) {
-        control.membership().contribute(rank, request->round(), request->part());
-      });
-    });
-  }
-
-  grpc::ServerUnaryReactor* ReportTransportError(grpc::CallbackServerContext* context,
-                                                 const proto::TransportErrorReport* request,
-                                                 proto::Acknowledged*) override {
-    return answer(context, [this, request] {
-      as_member(request->member(), [&](Rank rank) {
-        std::optional<Rank> peer;
-        if (request->has_peer()) {
-          peer = Rank(static_cast<std::size_t>(request->peer()));
-        }
-        std::optional<Duration> silence;
-        if (request->has_silence_ps()) {
-          silence = Duration(std::clamp<std::int64_t>(request->silence_ps(), 0, kLongestSilence));
-        }
-        control.membership().report_transport_error(rank, peer, one_line(request->reason()),
-                                                    silence, std::chrono::steady_clock::now());
-      });
-    });
-  }
-
-  grpc::ServerUnaryReactor* Leave(grpc::CallbackServerContext* context,
-                                  const proto::LeaveRequest* request,
-                                  proto::Acknowledged*) override {
-    return answer(context, [this, request] {
-      as_member(request->member(), [&](Rank rank) {
-        control.leave(rank, request->ok(), {one_line(request->reason()), request->bad_input()});
-      });
-    });
-  }
-
-  grpc::ServerUnaryReactor* Status(grpc::CallbackServerContext* context,
-                                   const proto::StatusRequest* /*request*/,
-                                   proto::JobStatus* reply) override {
-    return answer(context, [this, reply] {
-      put_status(control.status(std::chrono::steady_clock::now()), *reply);
-    });
-  }
-
-  grpc::ServerUnaryReactor* Replan(grpc::CallbackServerContext* context,
-                                   const proto::ReplanRequest* /*request*/,
-                                   proto::ReplanReply* reply) override {
-    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    if (!may_talk(*context)) {
-      reactor->Finish(not_welcome());
-      return reactor;
+  /// A server keeps it, also one that then cannot listen: so each has its own.
+  class Calls final : public grpc::CallbackGenericService {
+   public:
+    explicit Calls(Impl& impl) : impl_(impl) {}
+    grpc::ServerGenericBidiReactor* CreateReactor(
+        grpc::GenericCallbackServerContext* context) override {
+      return impl_.begin(*context);
     }
-    control.post([this, reactor, reply] {
-      control.replan([reactor, reply](const ReplanAnswer& answer) {
-        put_answer(answer, *reply);
-        reactor->Finish(grpc::Status::OK);
-      });
-    });
-    return reactor;
-  }
+
+   private:
+    Impl& impl_;
+  };
 
   CoordinatorOptions options;
   HostPort address;
@@ -445,6 +467,8 @@ struct CoordinatorServer::Impl final : proto::Coordinator::CallbackService {
   std::condition_variable changed;
   std::size_t open_streams = 0;  // guarded by mutex
   JobControl control;
+  const Methods methods = make_methods();
+  std::unique_ptr<Calls> calls;
   std::unique_ptr<grpc::Server> server;  // last: its threads use everything above
 };
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/coordinator/coordinator.grpc.pb.h"
@@ -82,14 +83,32 @@ class Besieged {
     grpc::CompletionQueue queue;
     const grpc::Slice slice(bytes);
     const grpc::ByteBuffer request(&slice, 1);
-    const auto call = generic.PrepareUnaryCall(
-        &context, "/rackrail.coordinator.v1.Coordinator/" + method, request, &queue);
+    const auto call = generic.PrepareUnaryCall(&context, path(method), request, &queue);
     call->StartCall();
     grpc::ByteBuffer reply;
     grpc::Status status;
     call->Finish(&reply, &status, &call_tag_);
     void* tag = nullptr;
     bool ok = false;
+    queue.Next(&tag, &ok);
+    return status;
+  }
+
+  /// Begins a call, and sends no message.
+  grpc::Status begin(const std::string& method, const std::string& token,
+                     std::chrono::milliseconds patience) {
+    grpc::ClientContext context;
+    prepare(context, token);
+    context.set_deadline(std::chrono::system_clock::now() + patience);
+    grpc::GenericStub generic(channel_);
+    grpc::CompletionQueue queue;
+    const auto call = generic.PrepareCall(&context, path(method), &queue);
+    void* tag = nullptr;
+    bool ok = false;
+    call->StartCall(&call_tag_);
+    queue.Next(&tag, &ok);
+    grpc::Status status;
+    call->Finish(&status, &call_tag_);
     queue.Next(&tag, &ok);
     return status;
   }
@@ -155,12 +174,17 @@ class Besieged {
     CHECK(checkpoints_[0].second[0].at(0).name == "part-0");
   }
 
+  void end_server() { server_.reset(); }
+
   std::vector<StepMeasurement> measured() {
     const std::lock_guard lock(mutex_);
     return measured_;
   }
 
  private:
+  static std::string path(const std::string& method) {
+    return "/rackrail.coordinator.v1.Coordinator/" + method;
+  }
   static void prepare(grpc::ClientContext& context, const std::string& token) {
     if (!token.empty()) {
       context.AddMetadata(kTokenKey, token);
@@ -204,15 +228,48 @@ TEST_CASE("hostile: whoever has no token or another one changes nothing, whateve
     for (const std::string token : {"", "wrong", "secret-of-this-tesT", "secret-of-this-test2"}) {
       const grpc::Status status = job.send(method, leave.SerializeAsString(), token);
       INFO(method << " with token '" << token << "': " << status.error_message());
-      CHECK(status.error_code() != grpc::StatusCode::OK);
+      CHECK(status.error_code() == grpc::StatusCode::PERMISSION_DENIED);
       CHECK(status.error_message().find(kHostileToken) == std::string::npos);
     }
   }
-  for (const std::string method : {"Leave", "Status", "Replan"}) {
-    CHECK(job.send(method, leave.SerializeAsString(), "wrong").error_code() ==
-          grpc::StatusCode::PERMISSION_DENIED);
-  }
+  CHECK(job.send("NoSuchMethod", "", "wrong").error_code() == grpc::StatusCode::PERMISSION_DENIED);
   job.require_orderly_end();
+}
+
+TEST_CASE("hostile: whoever has no token is answered before he has sent a message") {
+  Besieged job;
+  for (const std::string& method : kMethods) {
+    INFO(method);
+    for (const std::string token : {"", "wrong"}) {
+      CHECK(job.begin(method, token, std::chrono::seconds(20)).error_code() ==
+            grpc::StatusCode::PERMISSION_DENIED);
+    }
+    // With it, the message is waited for.
+    CHECK(job.begin(method, kHostileToken, std::chrono::milliseconds(300)).error_code() ==
+          grpc::StatusCode::DEADLINE_EXCEEDED);
+  }
+  // Nor is it looked at how long the message is.
+  CHECK(job.send("ReportResult", std::string(kLargestReport + 1, 'x'), "wrong").error_code() ==
+        grpc::StatusCode::PERMISSION_DENIED);
+  job.require_orderly_end();
+}
+
+TEST_CASE("hostile: calls whose message never comes do not keep a coordinator from its end") {
+  Besieged job;
+  std::vector<std::future<grpc::StatusCode>> waiting;
+  for (const std::string& method : kMethods) {
+    waiting.push_back(std::async(std::launch::async, [&job, method] {
+      return job.begin(method, kHostileToken, std::chrono::seconds(60)).error_code();
+    }));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // they are there by then
+  job.require_orderly_end();
+  job.end_server();
+  for (auto& one : waiting) {
+    const grpc::StatusCode code = one.get();
+    CHECK(code != grpc::StatusCode::OK);
+    CHECK(code != grpc::StatusCode::DEADLINE_EXCEEDED);
+  }
 }
 
 TEST_CASE("hostile: messages that are cut off, of noise or too long are refused") {
@@ -230,7 +287,7 @@ TEST_CASE("hostile: messages that are cut off, of noise or too long are refused"
   }
   // A length that says far more than there is.
   CHECK_FALSE(job.send("Contribute", std::string("\x1a\xff\xff\xff\xff\x07x", 7)).ok());
-  CHECK_FALSE(job.send("NoSuchMethod", whole).ok());
+  CHECK(job.send("NoSuchMethod", whole).error_code() == grpc::StatusCode::UNIMPLEMENTED);
   std::mt19937 random(5);  // NOLINT: the same noise every time
   for (int round = 0; round < 40; ++round) {
     std::string noise(1 + random() % 300, '\0');
