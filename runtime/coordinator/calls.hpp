@@ -24,7 +24,7 @@ bool take_message(grpc::ByteBuffer& buffer, Message& message) {
 }
 
 template <typename Message>
-grpc::ByteBuffer bytes_of(const Message& message) {
+grpc::ByteBuffer serialized(const Message& message) {
   grpc::ByteBuffer buffer;
   bool is_own = false;
   // Fails for more than 2 GiB alone, which nobody could receive.
@@ -58,7 +58,7 @@ class UnaryCall final : public grpc::ServerGenericBidiReactor {
       Finish(status);
       return;
     }
-    buffer_ = bytes_of(reply_);
+    buffer_ = serialized(reply_);
     StartWriteAndFinish(&buffer_, grpc::WriteOptions(), status);
   }
 

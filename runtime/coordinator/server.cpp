@@ -190,7 +190,7 @@ class JoinStream final : public grpc::ServerGenericBidiReactor, public MemberStr
 
   void send(const proto::Event& event) {
     if (!ending_) {
-      queue_.push_back(bytes_of(event));
+      queue_.push_back(serialized(event));
       go_on();
     }
   }
