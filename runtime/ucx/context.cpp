@@ -42,9 +42,10 @@ constexpr std::array<Setting, 4> kSettings{
     Setting{"UCX_TCP_MAX_POLL", "MAX_POLL", "1"},
     Setting{"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"}};
 
-// Memory shared between processes tells of a peer that died only when asked to, and takes more of
-// the cores then than TCP does: so that is for where there is no network device, as in some
-// sandboxes, and nothing else could tell.
+// Memory shared between processes tells of a peer that died only when asked to. It is asked to
+// where there is no network device, as in some sandboxes, and nothing else could tell; elsewhere
+// UCX takes sockets in the mode for peer failure, over which lost workers were tried
+// (runtime/README.md).
 constexpr Setting kSharedMemoryAlone{"UCX_MM_ERROR_HANDLING", "ERROR_HANDLING", "y"};
 
 constexpr Duration kSleepWithoutArming = 1_ms;

@@ -109,8 +109,8 @@ TEST_CASE("a thread lets slices go in their time, each as fast as the link takes
   const double slack = network == NetworkLevel::kFlow ? 1e-6 : 0.02;
   CHECK(milliseconds(8, {}) == Approx(1.6).epsilon(slack));
   CHECK(milliseconds(8, 5_GBps) == Approx(1.6).epsilon(slack));
-  // At 1 GB/s a slice takes 0.5 ms, and the 4 ms of eight may be made up for: the first leaves as if
-  // its turn had been at -4 ms, so slice k may at 0.5 ms · k - 4 ms, and the first 14 do as the
+  // At 1 GB/s a slice takes 0.5 ms, and the 4 ms of eight may be made up for: the first leaves as
+  // if its turn had been at -4 ms, so slice k may at 0.5 ms · k - 4 ms, and the first 14 do as the
   // cable takes them.
   static_assert(plan::kSlicesToCatchUp == 8 && plan::kCatchUp > 4_ms);
   CHECK(milliseconds(10, 1_GBps) == Approx(2.0).epsilon(slack));
