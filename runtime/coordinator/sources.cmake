@@ -18,6 +18,7 @@ set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/pair_rates.cpp
   coordinator/regroup.cpp
   coordinator/server.cpp
+  coordinator/service.cpp
   coordinator/status_messages.cpp
   coordinator/task_thread.cpp
   coordinator/tls.cpp)
