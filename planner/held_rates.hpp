@@ -40,8 +40,9 @@
 
 namespace rackrail::planner {
 
-/// What takes less fits into queues: at 250 Mbit/s 10 ms are 312 kB, and queues hold 500 kB.
-inline constexpr Duration kLongForRates = 10_ms;
+/// What takes less fits into queues: at 500 Mbit/s 5 ms are 312 kB, and queues hold 500 kB. (512
+/// KiB over such an uplink, 8.8 ms, took up to 11.5 ms by a forest without rates, 9.1 with them.)
+inline constexpr Duration kLongForRates = 5_ms;
 /// What rates may cost, over the time without; and where a link is crowded.
 inline constexpr double kMostForRates = 1.01;
 inline constexpr double kMostForSharedRates = 1.05;

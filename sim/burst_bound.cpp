@@ -13,8 +13,8 @@ namespace {
 
 constexpr double kManyBursts = 8;
 // Of collectives or steps in a row that links hold to one time, those of fewer messages are better:
-// each counts for so much of that time, all together for no more than that.
-constexpr double kShareOfMessage = 0.0005;
+// so many messages add half of what any number does, which is a share of that time.
+constexpr double kMessagesOfHalf = 40;
 constexpr double kMostOfMessages = 0.02;
 
 struct LinkTime {
@@ -30,6 +30,21 @@ std::int64_t messages_of(const plan::TransferGraph& graph, std::int64_t elements
     messages += (size + slice_elements - 1) / slice_elements;
   }
   return messages;
+}
+
+/// Whether there is one message at a time, each of which waits for the one before.
+bool is_one_at_a_time(const plan::TransferGraph& graph, std::int64_t elements,
+                      std::int64_t slice_elements) {
+  if (messages_of(graph, elements, slice_elements) >
+      static_cast<std::int64_t>(graph.transfers().size())) {
+    return false;
+  }
+  for (std::uint32_t t = 1; t < graph.transfers().size(); ++t) {
+    if (std::ranges::count(graph.dependencies(TransferId(t)), TransferId(t - 1)) == 0) {
+      return false;
+    }
+  }
+  return true;
 }
 
 /// Ordered pairs of ranks of which one sends to the other.
@@ -66,8 +81,9 @@ BurstBound bound_by(Duration least, std::span<const LinkTime> links, std::int64_
   if (busiest.busy >= scaled(busiest.burst, kManyBursts)) {
     return {least, true, connections};
   }
-  const double share = std::min(kMostOfMessages, kShareOfMessage * static_cast<double>(messages));
-  return {least + scaled(least, share), false};
+  const auto count = static_cast<double>(messages);
+  const double share = kMostOfMessages * count / (count + kMessagesOfHalf);
+  return {least + scaled(least, share), false, connections};
 }
 
 }  // namespace
@@ -86,8 +102,10 @@ BurstBound burst_bound(const plan::TransferGraph& graph, std::int64_t elements,
   }
   Connections connections(topology.rank_count());
   connections.add(graph);
-  return bound_by(plan::alpha_beta(graph, topology, loads).at_least(elements), links,
-                  messages_of(graph, elements, slice_elements), connections.cost());
+  BurstBound bound = bound_by(plan::alpha_beta(graph, topology, loads).at_least(elements), links,
+                              messages_of(graph, elements, slice_elements), connections.cost());
+  bound.are_many = bound.are_many && !is_one_at_a_time(graph, elements, slice_elements);
+  return bound;
 }
 
 BurstBound burst_bound(const plan::Plan& plan, const topology::Topology& topology) {

@@ -187,7 +187,7 @@ class SimulatedCosts final : public plan::CostModel {
     double connections = 0;              ///< BurstBound::connections
 
     Duration applied_to(Duration simulated) const {
-      return std::max(in_a_row, simulated + scaled(simulated, connections));
+      return scaled(std::max(in_a_row, simulated), 1 + connections);
     }
   };
   Bound bound_of(const plan::TransferGraph& graph, std::int64_t elements,

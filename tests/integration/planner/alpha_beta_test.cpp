@@ -69,8 +69,11 @@ TEST_CASE("bursts make one collective faster, and many in a row no faster than l
     const auto alone = [&](const Topology& topology, std::int64_t elements) {
       return sim::simulate_collective(graph, elements, elements, topology, network_only()).time;
     };
+    const auto with_connections = [](Duration time) { return scaled(time, 1.0051); };
     // Where links decide, something for each message.
-    const auto with_messages = [](Duration least) { return scaled(least, 1.0201); };
+    const auto with_messages = [&](Duration least) {
+      return with_connections(scaled(least, 1.02));
+    };
     const auto busiest_has_many_bursts = [&](std::int64_t elements) {
       const auto loads = plan::link_loads(graph, bursty);
       const auto busiest = std::max_element(
@@ -88,10 +91,10 @@ TEST_CASE("bursts make one collective faster, and many in a row no faster than l
       if (busiest_has_many_bursts(elements)) {
         // So many bursts that they are left out; something for each connection.
         CHECK(cost >= alone(plain, elements));
-        CHECK(cost <= scaled(alone(plain, elements), 1.0051));
+        CHECK(cost <= with_connections(alone(plain, elements)));
       } else {
         CHECK(cost >= std::max(one, model.at_least(elements)));
-        CHECK(cost <= std::max(one, with_messages(model.at_least(elements))));
+        CHECK(cost <= std::max(with_connections(one), with_messages(model.at_least(elements))));
       }
       CHECK(cost <= with_messages(alone(plain, elements)));
     }
@@ -117,10 +120,42 @@ TEST_CASE("of steps that links with bursts hold to one time, that of fewer messa
   const Duration whole = costs->step(plan, workload).step_time;
   plan.buckets.front().slice_elements = 1000;
   const Duration sliced = costs->step(plan, workload).step_time;
+  plan.buckets.front().slice_elements = 500;
+  const Duration finer = costs->step(plan, workload).step_time;
   const Duration least = plan::alpha_beta(plan.schedules.front(), bursty).at_least(kElements);
   CHECK(whole > least);
   CHECK(sliced > whole);
-  CHECK(sliced <= scaled(least, 1.0201));
+  CHECK(finer > sliced);
+  CHECK(finer <= scaled(least, 1.02 * 1.0051));
+}
+
+TEST_CASE("one message at a time finds the bursts of its links full, however long it is") {
+  const Topology plain = cluster(2, 1, 1_GBps);
+  const Topology bursty = test::with_bursts(plain, [](LinkId) { return 64_KiB; });
+  topology::Router router(bursty);
+  plan::TransferGraph graph("there and back", plan::Collective::kAllReduce, 2, {1});
+  const TransferId there =
+      graph.add_transfer({.src = Rank(0),
+                          .dst = Rank(1),
+                          .op = plan::TransferOp::kReduce,
+                          .route = graph.add_route(router.route(Rank(0), Rank(1)))},
+                         {});
+  graph.add_transfer({.src = Rank(1),
+                      .dst = Rank(0),
+                      .op = plan::TransferOp::kCopy,
+                      .route = graph.add_route(router.route(Rank(1), Rank(0)))},
+                     {&there, 1});
+  constexpr std::int64_t kElements = 1'000'000;
+  const auto alone = [&](const Topology& topology, std::int64_t slice) {
+    return sim::simulate_collective(graph, kElements, slice, topology, network_only()).time;
+  };
+  const auto costs = sim::make_cost_model(bursty, network_only());
+  const Duration whole = costs->collective_time(graph, kElements, kElements);
+  CHECK(whole / alone(bursty, kElements) - 1 == Approx(sim::kMostOfConnections).epsilon(0.001));
+  CHECK(whole < scaled(alone(plain, kElements), 0.99));
+  // In slices both directions are busy at once, and no pause is left.
+  constexpr std::int64_t kSlice = kElements / 10;
+  CHECK(costs->collective_time(graph, kElements, kSlice) > alone(plain, kSlice));
 }
 
 TEST_CASE(
