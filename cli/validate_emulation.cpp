@@ -177,12 +177,15 @@ std::vector<std::optional<plan::Codec>> codecs_of_steps(const std::vector<plan::
 /// Those of the selection's row of sizes that are no less than `from` and no more than `to`.
 CollectiveSelection within(CollectiveSelection selection, Bytes from, Bytes to) {
   selection.largest = std::min(selection.largest, to);
+  const Bytes least = selection.smallest;
   while (selection.smallest < from) {
     selection.smallest = selection.smallest * selection.growth;
   }
   if (selection.smallest > selection.largest) {
-    throw ConfigError(ErrorContext{"<command line>", "--from", to_string(from),
-                                   "a size up to " + to_string(selection.largest)});
+    throw ConfigError(ErrorContext{
+        "<command line>", "--from", to_string(from),
+        fmt::format("one of the sizes up to {}, which are {} and {} times the one before",
+                    to_string(selection.largest), to_string(least), selection.growth)});
   }
   return selection;
 }
