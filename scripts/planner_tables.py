@@ -230,7 +230,8 @@ most twice the diameter and 4. Depth is counted in arcs of trees, which are the 
 the other, the diameter in links: through switches an arc has two and more. `tests/unit/planner/forest_test.cpp` holds
 these and other clusters to that. The stricter figures are beside it: what would be let pass if the diameter were counted
 in arcs, too (ways between ranks that pass no other rank), and the depth in links. Between ranks that are linked directly
-all of these are the same; under switches any two ranks are one arc apart, and 6 arcs would be let pass. Where switches of more
+all of these are the same; under switches any two ranks are one arc apart, or two, and 6 or 8 arcs would be let pass,
+which the trees of two Clos networks and of `three_tiers_14` are above. Where switches of more
 than 32 ranks are not removed evenly, or trees are deep or far from the bound, ranks of stars are given other parents
 (`three_tiers_46`: pods of 13, 13 and 20 ranks).""",
           ("case", "ranks", "trees", "share", "depth", "at most", "at most in arcs",
@@ -254,8 +255,8 @@ instead of 25 GB/s (`nic_of_*_64`), is not there (`no_nic_64`), or one of 12 on 
 `slow_boxes_24`); four boxes of 8, each a rack of its own with a leaf per rail, under three spines (`four_racks_32`);
 two racks of two boxes of 8 on four leaves with two cables each, of which one is lost (`lost_cable_32`):
 [notes](planner-notes.md#above-the-bar). And grids whose sides are unlike: 16 in a row, each in a ring of four of links
-that are twice as fast (`cylinder_64`), and 3 × 5 × 3 of which one side of three has links of four times the rate
-(`grid_45`; [notes](planner-notes.md#above-512-ranks)).""",
+that are four times as fast (`cylinder_64`), and 3 × 5 × 3 of which one side of three has links of four times the rate
+(`grid_45`, of 0.4 and 0.1 GB/s; [notes](planner-notes.md#above-512-ranks)).""",
           ("case", "ranks", "over the optimum", "family", "met"), collective_cells,
           title="Slow NICs, unlike grids and other clusters above the bar"),
     Table(r"\w+/", """

@@ -31,6 +31,9 @@ constexpr std::size_t kFewestRoundsAllRound = 2;
 constexpr std::size_t kMoreRounds = 2;
 constexpr std::size_t kMoreRoundsOfMany = 8;
 constexpr std::uint32_t kFinerSlices = 2;
+// Where the longest way has many hops for so few trees, these are cut into more rounds than there
+// may be else, in proportion to both: pieces are so small that links do not wait for the first.
+constexpr double kRoundsByHops = 0.8;
 
 /// An arc of a tree, away from its root.
 struct Arc {
@@ -322,9 +325,32 @@ FormShape in_more_rounds(const FormShape& one, const std::vector<Part>& parts_of
   return shape;
 }
 
-/// The most rounds, up to a number, that a plan may have transfers for; 0: none.
+/// Hops of what goes up a tree from the farthest rank and down again.
+std::size_t most_hops(const RankGrid& grid, const std::vector<Part>& parts) {
+  std::size_t most = 0;
+  for (const Part& part : parts) {
+    std::size_t hops = 0;
+    for (const std::uint32_t d : part.order) {
+      const auto [size, is_ring] = grid.dimensions[d];
+      const bool has_root_in_middle = part.has_middle_roots && d == part.order.back();
+      hops += is_ring || has_root_in_middle ? size / 2 : size - 1;
+    }
+    most = std::max(most, 2 * hops);
+  }
+  return most;
+}
+
+/// The most rounds that a plan may have transfers for, up to a number, of few trees along long ways
+/// more; 0: none.
 std::size_t most_rounds(const RankGrid& grid, const topology::Topology& topology,
                         GridTreeOptions options, std::size_t most) {
+  const std::vector<Part> once = parts_of(grid, topology, options);
+  const std::size_t trees =
+      std::accumulate(once.begin(), once.end(), std::size_t{0},
+                      [](std::size_t sum, const Part& part) { return sum + part.trees; });
+  const double longer =
+      kRoundsByHops * static_cast<double>(most_hops(grid, once)) / static_cast<double>(trees);
+  most = static_cast<std::size_t>(static_cast<double>(most) * std::max(1.0, longer));
   const auto fits = [&](std::size_t rounds) {
     options.rounds = rounds;
     return grid_tree_transfers(grid, topology, options) <= kMostPlannedTransfers;

@@ -138,5 +138,34 @@ TEST_CASE("an all-reduce on unlike paths and rings is near to what partitions al
   CHECK(over <= 1.015);
 }
 
+TEST_CASE("an all-reduce is near to what partitions allow where few trees go a long way") {
+  constexpr std::uint32_t kSeed = 3;
+  std::mt19937 random(kSeed);
+  // All trees end along the path of 16, so there are four of them: 2 * 15 moves of each element
+  // over 4 paths of 15 links, both ways.
+  const topology::Topology topology = test::grid({{16, false, 1_GBps}, {4, true, 4_GBps}}, random);
+  const Bandwidth optimum(std::int64_t{1'000'000'000} * 2 * 4 * 15 / (2 * 15));
+  const double over = over_bound(topology, plan::Collective::kAllReduce, optimum);
+  CAPTURE(over);
+  CHECK(over >= 1 - 1e-5);
+  CHECK(over <= 1.015);
+}
+
+TEST_CASE("an all-reduce is near to what partitions allow on three unlike paths") {
+  constexpr std::uint32_t kSeed = 3;
+  std::mt19937 random(kSeed);
+  // 2 * 44 moves of each element over 15 paths of 2 fast links, 9 of 4 slow ones and 15 of 2; so
+  // slow that CPUs, which these ranks are, add in time.
+  constexpr Bandwidth kSlow(100'000'000);
+  constexpr Bandwidth kFast(400'000'000);
+  const topology::Topology topology =
+      test::grid({{3, false, kFast}, {5, false, kSlow}, {3, false, kSlow}}, random);
+  const Bandwidth optimum(std::int64_t{100'000'000} * 2 * (4 * 15 * 2 + 9 * 4 + 15 * 2) / (2 * 44));
+  const double over = over_bound(topology, plan::Collective::kAllReduce, optimum);
+  CAPTURE(over);
+  CHECK(over >= 1 - 1e-5);
+  CHECK(over <= 1.012);
+}
+
 }  // namespace
 }  // namespace rackrail
