@@ -79,9 +79,10 @@ TEST_CASE("on a torus the bucket algorithm is faster than a ring by its links") 
 }
 
 /// Simulated time of the family's fastest collective of 1 GiB, over the least that is possible.
-double over_bound(const topology::Topology& topology, plan::Collective what, Bandwidth bound) {
+double over_bound(const topology::Topology& topology, plan::Collective what, Bandwidth bound,
+                  const sim::SimulationOptions& options = {}) {
   constexpr std::int64_t kElements = std::int64_t{1} << 28;
-  const auto costs = sim::make_cost_model(topology, {});
+  const auto costs = sim::make_cost_model(topology, options);
   const auto found = planner::fastest_collective(
       planner::schedule_family("torus"),
       {.what = what, .elements = kElements, .topology = topology, .codecs = {}, .costs = *costs});
@@ -154,17 +155,25 @@ TEST_CASE("an all-reduce is near to what partitions allow where few trees go a l
 TEST_CASE("an all-reduce is near to what partitions allow on three unlike paths") {
   constexpr std::uint32_t kSeed = 3;
   std::mt19937 random(kSeed);
-  // 2 * 44 moves of each element over 15 paths of 2 fast links, 9 of 4 slow ones and 15 of 2; so
-  // slow that CPUs, which these ranks are, add in time.
-  constexpr Bandwidth kSlow(100'000'000);
-  constexpr Bandwidth kFast(400'000'000);
-  const topology::Topology topology =
-      test::grid({{3, false, kFast}, {5, false, kSlow}, {3, false, kSlow}}, random);
-  const Bandwidth optimum(std::int64_t{100'000'000} * 2 * (4 * 15 * 2 + 9 * 4 + 15 * 2) / (2 * 44));
-  const double over = over_bound(topology, plan::Collective::kAllReduce, optimum);
-  CAPTURE(over);
-  CHECK(over >= 1 - 1e-5);
-  CHECK(over <= 1.012);
+  // 2 * 44 moves of each element over 15 paths of 2 fast links, 9 of 4 slow ones and 15 of 2.
+  const auto over = [&](std::int64_t slow, const sim::SimulationOptions& options) {
+    const topology::Topology topology = test::grid(
+        {{3, false, Bandwidth(4 * slow)}, {5, false, Bandwidth(slow)}, {3, false, Bandwidth(slow)}},
+        random);
+    return over_bound(topology, plan::Collective::kAllReduce,
+                      Bandwidth(slow * 2 * (4 * 15 * 2 + 9 * 4 + 15 * 2) / (2 * 44)), options);
+  };
+  // So slow that CPUs, which these ranks are, add in time; and ten times as fast, where the one in
+  // the middle adds up about twice the buffer, for longer than its links are busy.
+  const double slow = over(100'000'000, {});
+  const double fast = over(1'000'000'000, {});
+  const double fast_without_additions = over(1'000'000'000, network_only());
+  CAPTURE(slow, fast, fast_without_additions);
+  CHECK(slow >= 1 - 1e-5);
+  CHECK(slow <= 1.012);
+  CHECK(fast_without_additions >= 1 - 1e-5);
+  CHECK(fast_without_additions <= 1.012);
+  CHECK(fast > fast_without_additions);
 }
 
 }  // namespace
