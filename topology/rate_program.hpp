@@ -32,6 +32,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "topology/alike_ranks.hpp"
@@ -101,8 +102,8 @@ class RateProgram {
     std::vector<FlowNetwork::Arc> root_arcs;
     std::vector<int> rates;                    // variable of each link
     std::vector<std::optional<int>> balances;  // row of each vertex that passes on what it receives
-    std::set<std::vector<bool>> cut_off;       // sides of its cuts in the program
-    std::set<LinearProgram::Terms> rows;       // of its cuts and balances, where it is folded
+    std::unordered_set<std::vector<bool>> cut_off;  // sides of its cuts in the program
+    std::set<LinearProgram::Terms> rows;            // of its cuts and balances, where it is folded
   };
 
   /// Which cuts rates violate: such as are in the program where the mean of solutions does, as the
