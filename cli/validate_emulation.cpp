@@ -184,8 +184,9 @@ CollectiveSelection within(CollectiveSelection selection, Bytes from, Bytes to) 
   if (selection.smallest > selection.largest) {
     throw ConfigError(ErrorContext{
         "<command line>", "--from", to_string(from),
-        fmt::format("one of the sizes up to {}, which are {} and {} times the one before",
-                    to_string(selection.largest), to_string(least), selection.growth)});
+        fmt::format(
+            "no more than the last size up to {}: from {} on, each is {} times the one before",
+            to_string(selection.largest), to_string(least), selection.growth)});
   }
   return selection;
 }

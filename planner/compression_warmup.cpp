@@ -22,7 +22,7 @@ void set_compression_warmup(plan::Plan& plan, std::int64_t steps, const plan::Wo
   plan.compression_warmup_steps = compresses ? steps : 0;
   plan.prediction.warmup_step_time =
       plan.compression_warmup_steps > 0
-          ? cost_model.step(plan::without_codecs(plan), workload).step_time
+          ? cost_model.predicted_step(plan::without_codecs(plan), workload).step_time
           : Duration();
 }
 

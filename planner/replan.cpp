@@ -77,7 +77,7 @@ class Replanner {
     reroute();
     best_ = rerouted_;
     estimate_ = step(best_);
-    result_.rerouted = estimate_.step_time;
+    result_.rerouted = without_preference(estimate_.step_time);
     if (result_.touched_buckets > 0 && is_noticeably_longer() && !is_stopped()) {
       search();
     }
@@ -109,10 +109,15 @@ class Replanner {
     return cost_model_.step(plan, workload_);
   }
 
+  /// Of a step of the best.
+  Duration without_preference(Duration step) const {
+    return scaled(step, 1 / (1 + cost_model_.preference(best_)));
+  }
+
   bool is_stopped() const { return stop_ && stop_(); }
 
   bool is_noticeably_longer() const {
-    return estimate_.step_time > scaled(result_.before, 1 + kNoticeable);
+    return result_.rerouted > scaled(result_.before, 1 + kNoticeable);
   }
 
   bool is_longer_than_enough() {
@@ -380,7 +385,7 @@ class Replanner {
   }
 
   void finish() {
-    estimate_.step_time = scaled(estimate_.step_time, 1 / (1 + cost_model_.preference(best_)));
+    estimate_.step_time = without_preference(estimate_.step_time);
     result_.after = estimate_.step_time;
     plan::Prediction& prediction = best_.prediction;
     const LowerBound& bound = this->bound();
@@ -533,7 +538,7 @@ std::optional<Duration> step_if_kept(const plan::Plan& plan, const Topology& bef
     if (!same) return std::nullopt;
     graph = std::move(*same);
   }
-  return cost_model.step(kept, workload).step_time;
+  return cost_model.predicted_step(kept, workload).step_time;
 }
 
 }  // namespace rackrail::planner

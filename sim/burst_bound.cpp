@@ -33,11 +33,9 @@ std::int64_t messages_of(const plan::TransferGraph& graph, std::int64_t elements
 }
 
 /// Whether there is one message at a time, each of which waits for the one before.
-bool is_one_at_a_time(const plan::TransferGraph& graph, std::int64_t elements,
-                      std::int64_t slice_elements) {
-  if (messages_of(graph, elements, slice_elements) >
-      static_cast<std::int64_t>(graph.transfers().size())) {
-    return false;
+bool is_one_at_a_time(const plan::TransferGraph& graph, std::int64_t messages) {
+  if (messages > static_cast<std::int64_t>(graph.transfers().size())) {
+    return false;  // in slices
   }
   for (std::uint32_t t = 1; t < graph.transfers().size(); ++t) {
     if (std::ranges::count(graph.dependencies(TransferId(t)), TransferId(t - 1)) == 0) {
@@ -102,9 +100,10 @@ BurstBound burst_bound(const plan::TransferGraph& graph, std::int64_t elements,
   }
   Connections connections(topology.rank_count());
   connections.add(graph);
+  const std::int64_t messages = messages_of(graph, elements, slice_elements);
   BurstBound bound = bound_by(plan::alpha_beta(graph, topology, loads).at_least(elements), links,
-                              messages_of(graph, elements, slice_elements), connections.cost());
-  bound.are_many = bound.are_many && !is_one_at_a_time(graph, elements, slice_elements);
+                              messages, connections.cost());
+  bound.are_many = bound.are_many && !is_one_at_a_time(graph, messages);
   return bound;
 }
 

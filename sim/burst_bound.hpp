@@ -5,9 +5,10 @@
 // empties, so none takes less, on average, than the busiest link needs for its bytes. And where
 // that is many bursts, all schedules that keep that link busy look alike with them, as it makes up
 // for each of its pauses, while flows of a transport do not always (results/emulated-racks.md): so
-// it is timed without; but for one message at a time, as over one link there and back, which finds
-// every bucket full. Of those that take the same, the one is shorter whose ranks talk to fewer
-// others: connections of a transport that share a link are seldom all under way.
+// it is timed without; but for a collective of one message at a time, as there and back over a
+// link, which fills while the others are on their way. Of those that take the same, the one is
+// shorter whose ranks talk to fewer others: connections of a transport that share a link are seldom
+// all under way.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ struct BurstBound {
   /// At least, on average; where links decide, the more the more messages there are: each takes
   /// something that only shows then.
   Duration in_a_row;
-  /// Bursts in the time of the busiest link that has them, and not one message at a time.
+  /// Bursts in the time of the busiest link that has them, and no collective of one message at a
+  /// time.
   bool are_many = false;
   /// What connections add to the time, by the share of the ordered pairs of ranks that have one.
   /// Too little to prefer what is predicted to be slower by more than kMostOfConnections.

@@ -31,8 +31,8 @@ constexpr std::size_t kFewestRoundsAllRound = 2;
 constexpr std::size_t kMoreRounds = 2;
 constexpr std::size_t kMoreRoundsOfMany = 8;
 constexpr std::uint32_t kFinerSlices = 2;
-// Where the longest way has many hops for so few trees, these are cut into more rounds than there
-// may be else, in proportion to both: pieces are so small that links do not wait for the first.
+// A tree's pieces in a round are few where trees are: so many times the hops of the longest way
+// they may be at least, for which rounds grow, or links wait too long for the first.
 constexpr double kRoundsByHops = 0.8;
 
 /// An arc of a tree, away from its root.
@@ -340,8 +340,8 @@ std::size_t most_hops(const RankGrid& grid, const std::vector<Part>& parts) {
   return most;
 }
 
-/// The most rounds that a plan may have transfers for, up to a number, of few trees along long ways
-/// more; 0: none.
+/// The most rounds that a plan may have transfers for, up to `most`, or more where few trees go a
+/// long way (kRoundsByHops); 0: none.
 std::size_t most_rounds(const RankGrid& grid, const topology::Topology& topology,
                         GridTreeOptions options, std::size_t most) {
   const std::vector<Part> once = parts_of(grid, topology, options);

@@ -1,5 +1,5 @@
 // The coordinator between its membership and its network: what happens turns into messages and
-// callbacks here. The gRPC service (server.cpp) brings calls and streams.
+// callbacks here. The gRPC service (service.cpp) brings calls and streams.
 //
 // Two threads. The service thread owns the membership and the list of streams, so neither needs a
 // lock; every call of the network becomes a task there. What may take long (writing a manifest, a

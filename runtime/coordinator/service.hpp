@@ -3,8 +3,6 @@
 
 #include <memory>
 
-#include "runtime/coordinator/server.hpp"
-
 namespace grpc {
 class CallbackGenericService;
 }  // namespace grpc
@@ -12,6 +10,7 @@ class CallbackGenericService;
 namespace rackrail::runtime {
 
 class JobControl;
+struct CoordinatorOptions;
 
 /// Answers coordinator.proto's calls. They come as those of a generic service, because one that
 /// protoc generates is handed each call together with its message, which by then has taken its

@@ -478,6 +478,8 @@ class Validation(EmulationTest):
         self.assertEqual([(step["what"], step["local_batch"]) for step in result["steps"]],
                          [("step of small", 8)])
         self.assert_bad_input("validate", "pair.csv", "--training", "none.yaml", where="--training")
+        self.assert_bad_input("validate", "pair.csv", "--from", "512KiB", "--to", "512KiB",
+                              where="--from", expected="each is 4 times the one before")
         self.assert_nothing_left()
 
     def test_messages_go_over_a_link_of_each_kind(self):

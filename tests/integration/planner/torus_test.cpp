@@ -173,7 +173,7 @@ TEST_CASE("an all-reduce is near to what partitions allow on three unlike paths"
   CHECK(slow <= 1.012);
   CHECK(fast_without_additions >= 1 - 1e-5);
   CHECK(fast_without_additions <= 1.012);
-  CHECK(fast > fast_without_additions);
+  CHECK(fast > 1.1);  // what trees that balance additions, too, would be for
 }
 
 }  // namespace
