@@ -65,7 +65,7 @@ bool are_short(const plan::TransferGraph& graph, std::int64_t elements) {
 
 }  // namespace
 
-bool has_many_senders(const plan::TransferGraph& graph) {
+bool has_many_senders(const plan::TransferGraph& graph, std::size_t fewest) {
   const std::size_t others = graph.rank_count() - 1;
   std::map<Rank, std::set<Rank>> senders;  // by destination
   for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
@@ -74,7 +74,7 @@ bool has_many_senders(const plan::TransferGraph& graph) {
       senders[transfer.dst].insert(transfer.src);
     }
   }
-  return others >= kManySenders && std::ranges::any_of(senders, [&](const auto& to_one) {
+  return others >= fewest && std::ranges::any_of(senders, [&](const auto& to_one) {
            return to_one.second.size() == others;
          });
 }
@@ -119,7 +119,10 @@ Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::i
     return time;
   }
   const bool is_short = are_short(graph, elements);
-  const Duration judged = is_short ? time : scaled(time, kMostForShortMessages);
+  Duration judged = is_short ? time : scaled(time, kMostForShortMessages);
+  if (!graph.has_rates() && has_many_senders(graph, kSeveralSenders)) {
+    judged = scaled(judged, kMostForRates);
+  }
   if (!gains_from_rates(graph, topology)) {
     return judged;
   }

@@ -99,6 +99,24 @@ TEST_CASE("what may gain from rates and has none is judged to take longer") {
   CHECK(judged_by_rates(brief, free, fits + 1, four) == brief);
 }
 
+TEST_CASE("what all others send to one at once without rates is judged to take longer") {
+  const std::int64_t fits = kMostAtOnce.count() / 4;
+  const auto judged = [&](const topology::Topology& cluster, const char* family, bool is_rated) {
+    topology::Router router(cluster);
+    const plan::TransferGraph graph =
+        schedule_family(family).all_reduce({.topology = cluster, .router = router, .codecs = {}});
+    return judged_by_rates(100_ms, is_rated ? with_proportional_rates(graph, cluster) : graph, fits,
+                           cluster);
+  };
+  // Uneven racks, where rates are worth nothing else.
+  const topology::Topology four = test::racks({{5, 5, 5}, {10}}, {5, 5});
+  CHECK(judged(four, "parameter-server", false) == scaled(100_ms, kMostForRates));
+  CHECK(judged(four, "parameter-server", true) == 100_ms);
+  CHECK(judged(four, "ring", false) == 100_ms);
+  const topology::Topology three = test::racks({{5, 5}, {10}}, {5, 5});
+  CHECK(judged(three, "parameter-server", false) == 100_ms);  // two others
+}
+
 TEST_CASE("judged are messages as long as they are sent, and what gains from rates only") {
   const auto judge = [](const topology::Topology& cluster, const char* codec, bool is_rated,
                         std::int64_t elements) {
