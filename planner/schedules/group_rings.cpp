@@ -1,93 +1,20 @@
 #include "planner/schedules/group_rings.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include "plan/alpha_beta.hpp"
+#include "planner/forest/colours.hpp"
 #include "planner/schedules/builder.hpp"
+#include "planner/schedules/line_rates.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
 constexpr std::size_t kMostLines = 64;
-constexpr std::size_t kPieces[] = {2, 3, 4, 6, 8, 16, 32};
-constexpr std::uint32_t kWhole = 24;  // weight of a piece
-// Where pieces are cut at the last hop of copies, in 64ths of what goes one way round, before its
-// end. An all-reduce has additions to wait for meanwhile, and gains less by more messages.
-constexpr std::uint32_t kCuts[] = {1, 2, 4, 6, 10, 14, 22, 30, 46};
-constexpr std::uint32_t kCutsOfAllReduce[] = {2, 4, 8};
-constexpr std::uint32_t kCutUnits = 64;
-
-/// A piece of a rank's data. What is sent across first when sums are made, and last when they are
-/// copied, is in parts: the less it is, the less others wait for it inside groups.
-struct Piece {
-  std::vector<std::uint32_t> parts;  ///< weights
-  bool is_first = false;             ///< in parts at the first hop of a reduction
-  bool is_last = false;              ///< in parts at the last hop of copies
-
-  std::uint32_t weight() const {
-    return std::accumulate(parts.begin(), parts.end(), std::uint32_t{0});
-  }
-};
-
-/// Whether copies are cut so much before the end of what goes their way round.
-bool are_copies_cut(plan::Collective what, std::uint32_t left, std::uint32_t all) {
-  std::span<const std::uint32_t> cuts;
-  if (what != plan::Collective::kReduceScatter) {
-    cuts = what == plan::Collective::kAllGather ? std::span<const std::uint32_t>(kCuts)
-                                                : std::span<const std::uint32_t>(kCutsOfAllReduce);
-  }
-  return std::ranges::any_of(
-      cuts, [&](std::uint32_t cut) { return left == (cut * all + kCutUnits / 2) / kCutUnits; });
-}
-
-/// Weights of pieces that go one way round. Were those of an all-gather alike that go back,
-/// messages of both ways would end together, and their link wait for the next.
-std::vector<std::uint32_t> weights_of_pieces(plan::Collective what, std::size_t count,
-                                             bool go_back) {
-  std::vector<std::uint32_t> weights(count, kWhole);
-  if (what == plan::Collective::kAllGather && go_back && count > 1) {
-    weights.front() -= kWhole / 2;
-    weights.back() += kWhole / 2;
-  }
-  return weights;
-}
-
-/// In the order in which they set out; every other one goes back where they go both ways.
-std::vector<Piece> pieces_of(plan::Collective what, std::size_t count, RingWays ways) {
-  if (count == 1) {
-    return {{{1}}};
-  }
-  std::vector<Piece> pieces(count);
-  const std::size_t step = ways == RingWays::kBoth ? 2 : 1;
-  for (std::size_t way = 0; way < step; ++way) {
-    const std::vector<std::uint32_t> weights =
-        weights_of_pieces(what, (count - way + step - 1) / step, way > 0);
-    const std::uint32_t all = std::accumulate(weights.begin(), weights.end(), std::uint32_t{0});
-    std::uint32_t at = 0;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      Piece& piece = pieces[way + i * step];
-      piece.parts.push_back(0);
-      for (std::uint32_t unit = 0; unit < weights[i]; ++unit, ++at) {
-        // Additions take longer than messages: of sums only the first piece of all is cut.
-        const bool cuts_sums =
-            what != plan::Collective::kAllGather && way == 0 && i == 0 && unit == weights[i] / 2;
-        const bool cuts_copies = unit > 0 && are_copies_cut(what, all - at, all);
-        piece.is_first = piece.is_first || cuts_sums;
-        piece.is_last = piece.is_last || cuts_copies;
-        if (cuts_sums || cuts_copies) {
-          piece.parts.push_back(0);
-        }
-        ++piece.parts.back();
-      }
-    }
-  }
-  return pieces;
-}
+constexpr std::size_t kFewestGroupsUneven = 3;  // two are few enough for forests
 
 /// A transfer that brought some of a piece.
 struct Arrival {
@@ -110,14 +37,17 @@ std::vector<TransferId> ids_within(const std::vector<Arrival>& arrivals,
 /// One collective being made.
 class Rings {
  public:
-  Rings(plan::Collective what, const ScheduleRequest& request, std::size_t pieces, RingWays ways)
+  Rings(plan::Collective what, const ScheduleRequest& request, std::size_t pieces, RingWays ways,
+        const LineLanes& lanes)
       : what_(what),
         ways_(ways),
         groups_(ring_of_groups(request.topology)),
         k_(groups_.size()),
-        lines_(ring_lines(groups_)),
-        pieces_(pieces_of(what, pieces, ways)),
-        chunks_(first_chunks(pieces_)),
+        lines_(lanes.size()),
+        pieces_(ring_pieces(what, pieces, ways)),
+        first_parts_(first_parts(pieces_)),
+        carried_(carried_by(lanes)),
+        carriers_(carriers_of(lanes)),
         builder_("hierarchical", request, weights(), what),
         here_(k_ * lines_ * k_ * pieces),
         reduced_(request.topology.rank_count() * pieces) {}
@@ -134,23 +64,54 @@ class Rings {
 
  private:
   using Range = GraphBuilder::Range;
+  /// What a line carries of every group's data: its first chunk of all, and those of a group.
+  struct Carried {
+    std::uint32_t first = 0;
+    LaneChunks chunks;
+  };
+  /// A range that members of one line own.
+  struct OwnedRange {
+    std::size_t line = 0;
+    Range range;
+  };
+
   /// By piece, and how many there are.
-  static std::vector<std::uint32_t> first_chunks(const std::vector<Piece>& pieces) {
+  static std::vector<std::uint32_t> first_parts(const std::vector<RingPiece>& pieces) {
     std::vector<std::uint32_t> first = {0};
-    for (const Piece& piece : pieces) {
+    for (const RingPiece& piece : pieces) {
       first.push_back(first.back() + static_cast<std::uint32_t>(piece.parts.size()));
     }
     return first;
   }
+  std::vector<Carried> carried_by(const LineLanes& lanes) const {
+    std::vector<std::uint32_t> parts;
+    for (const RingPiece& piece : pieces_) {
+      parts.insert(parts.end(), piece.parts.begin(), piece.parts.end());
+    }
+    std::vector<Carried> carried;
+    std::uint32_t first = 0;
+    for (const std::vector<LineLane>& of_line : lanes) {
+      carried.push_back({first, lane_chunks(of_line, parts)});
+      first += static_cast<std::uint32_t>(k_ * carried.back().chunks.weights.size());
+    }
+    return carried;
+  }
+  static std::vector<std::size_t> carriers_of(const LineLanes& lanes) {
+    std::vector<std::size_t> carriers;
+    for (std::size_t l = 0; l < lanes.size(); ++l) {
+      if (!lanes[l].empty()) {
+        carriers.push_back(l);
+      }
+    }
+    return carriers;
+  }
   /// Every rank owns as much of the buffer.
   std::vector<std::uint32_t> weights() const {
     std::vector<std::uint32_t> weights;
-    for (std::size_t l = 0; l < lines_; ++l) {
+    for (const Carried& carried : carried_) {
       for (const topology::RankGroup& group : groups_) {
-        for (const Piece& piece : pieces_) {
-          for (const std::uint32_t weight : piece.parts) {
-            weights.push_back(weight * static_cast<std::uint32_t>(group.ranks.size()));
-          }
+        for (const std::uint32_t weight : carried.chunks.weights) {
+          weights.push_back(weight * static_cast<std::uint32_t>(group.ranks.size()));
         }
       }
     }
@@ -159,9 +120,11 @@ class Rings {
 
   std::vector<Rank> owners() const {
     std::vector<Rank> owners;
-    for (std::size_t l = 0; l < lines_; ++l) {
+    for (const Carried& carried : carried_) {
       for (std::size_t j = 0; j < k_; ++j) {
-        owners.insert(owners.end(), chunks_.back(), holder(j, l));
+        for (const std::size_t line : carried.chunks.owners) {
+          owners.push_back(holder(j, line));
+        }
       }
     }
     return owners;
@@ -169,20 +132,42 @@ class Rings {
   Rank holder(std::size_t group, std::size_t line) const {
     return member_on_line(groups_[group], line);
   }
+  /// What a line carries of the owner group's data from one part to another.
+  Range parts_between(std::size_t line, std::size_t owner, std::size_t begin,
+                      std::size_t end) const {
+    const auto& [first, chunks] = carried_[line];
+    return {static_cast<std::uint32_t>(first + owner * chunks.weights.size()) +
+                chunks.part_begin[begin],
+            chunks.part_begin[end] - chunks.part_begin[begin]};
+  }
   /// A piece, in parts where it has any and they are asked for.
   std::vector<Range> ranges(std::size_t line, std::size_t owner, std::size_t piece,
                             bool in_parts) const {
-    const auto first =
-        static_cast<std::uint32_t>((line * k_ + owner) * chunks_.back() + chunks_[piece]);
-    const std::uint32_t count = chunks_[piece + 1] - chunks_[piece];
+    const std::size_t begin = first_parts_[piece];
+    const std::size_t end = first_parts_[piece + 1];
     if (!in_parts) {
-      return {{first, count}};
+      return {parts_between(line, owner, begin, end)};
     }
     std::vector<Range> parts;
-    for (std::uint32_t part = 0; part < count; ++part) {
-      parts.push_back({first + part, 1});
+    for (std::size_t part = begin; part < end; ++part) {
+      parts.push_back(parts_between(line, owner, part, part + 1));
     }
     return parts;
+  }
+  /// A piece by the line whose member of the owner group owns it.
+  std::vector<OwnedRange> owned_ranges(std::size_t line, std::size_t owner,
+                                       std::size_t piece) const {
+    const auto& [first, chunks] = carried_[line];
+    const auto of_group = static_cast<std::uint32_t>(first + owner * chunks.weights.size());
+    std::vector<OwnedRange> owned;
+    for (std::uint32_t chunk = chunks.part_begin[first_parts_[piece]];
+         chunk < chunks.part_begin[first_parts_[piece + 1]]; ++chunk) {
+      if (owned.empty() || owned.back().line != chunks.owners[chunk]) {
+        owned.push_back({chunks.owners[chunk], {of_group + chunk, 0}});
+      }
+      ++owned.back().range.count;
+    }
+    return owned;
   }
   /// What the line's member of a group has of a piece waits for these.
   std::vector<Arrival>& here(std::size_t group, std::size_t line, std::size_t owner,
@@ -216,6 +201,7 @@ class Rings {
         }
       }
     }
+    give_back();
   }
 
   /// What groups pass on at a hop, or after the last one own.
@@ -226,28 +212,64 @@ class Rings {
       }
     }
   }
-  /// All to the line's member, one part after the other.
+  /// All to the line's member, one part after the other; what is the group's own to its owner.
   void sum_inside(std::size_t group, std::size_t owner, std::size_t piece, bool in_parts) {
     const std::size_t members = groups_[group].ranks.size();
-    for (std::size_t l = 0; l < lines_; ++l) {
+    for (const std::size_t l : carriers_) {
       here(group, l, owner, piece).clear();
     }
-    const std::size_t parts = ranges(0, owner, piece, in_parts).size();
+    const std::size_t parts = in_parts ? pieces_[piece].parts.size() : 1;
     for (std::size_t part = 0; part < parts; ++part) {
       for (std::size_t from = 1; from < members; ++from) {
-        for (std::size_t l = 0; l < lines_; ++l) {
-          const Rank src = holder(group, l + from);
-          const Range range = ranges(l, owner, piece, in_parts)[part];
-          // Not long before it is needed: sums for later hops would keep devices from others.
-          const std::vector<TransferId>& after = reduced_[src.index() * pieces_.size() + piece];
-          here(group, l, owner, piece)
-              .push_back({builder_.reduce(src, holder(group, l), range, after), range});
+        for (const std::size_t l : carriers_) {
+          if (group != owner) {
+            add_inside(group, l, from, owner, piece, {l, ranges(l, owner, piece, in_parts)[part]});
+            continue;
+          }
+          for (const OwnedRange& owned : owned_ranges(l, owner, piece)) {
+            add_inside(group, l, from, owner, piece, owned);
+          }
+        }
+      }
+    }
+  }
+  /// One member's part of what a line carries, to the member of the line that is to have it.
+  void add_inside(std::size_t group, std::size_t line, std::size_t from, std::size_t owner,
+                  std::size_t piece, const OwnedRange& sum) {
+    const Rank src = holder(group, sum.line + from);
+    const Rank dst = holder(group, sum.line);
+    if (sum.line != line && src == holder(group, line)) {
+      return;  // with what the ring brings: give_back()
+    }
+    // Not long before it is needed: sums for later hops would keep devices from others.
+    const std::vector<TransferId>& after = reduced_[src.index() * pieces_.size() + piece];
+    const TransferId id = builder_.reduce(src, dst, sum.range, after);
+    if (sum.line == line) {
+      here(group, line, owner, piece).push_back({id, sum.range});
+    }
+  }
+  /// From where the ring ends to who owns it, where that is another.
+  void give_back() {
+    for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
+      for (std::size_t i = 0; i < k_; ++i) {
+        for (const std::size_t l : carriers_) {
+          for (const OwnedRange& owned : owned_ranges(l, i, piece)) {
+            if (holder(i, owned.line) != holder(i, l)) {
+              builder_.reduce(holder(i, l), holder(i, owned.line), owned.range,
+                              ids_within(here(i, l, i, piece), owned.range));
+            }
+          }
         }
       }
     }
   }
 
   void gather() {
+    for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
+      for (std::size_t i = 0; i < k_; ++i) {
+        lend(i, piece);
+      }
+    }
     for (std::size_t hop = 0; hop + 1 < k_; ++hop) {
       for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
         for (std::size_t i = 0; i < k_; ++i) {
@@ -299,22 +321,56 @@ class Rings {
     return order;
   }
 
+  /// By who owns it, to its group what another line carries, to that line's member first.
+  void lend(std::size_t group, std::size_t piece) {
+    for (std::size_t offset = 0; offset < groups_[group].ranks.size(); ++offset) {
+      for (const std::size_t l : carriers_) {
+        for (const OwnedRange& owned : owned_ranges(l, group, piece)) {
+          const Rank src = holder(group, owned.line);
+          const Rank dst = holder(group, l + offset);
+          if (owned.line == l || src == dst) {
+            continue;
+          }
+          const TransferId id = builder_.copy(src, dst, owned.range, {});
+          if (offset == 0) {
+            here(group, l, group, piece).push_back({id, owned.range});
+          }
+        }
+      }
+    }
+  }
+
   void copy_inside(std::size_t group, std::size_t owner, std::size_t piece,
                    std::optional<std::size_t> part) {
     for (std::size_t offset = 1; offset < groups_[group].ranks.size(); ++offset) {
-      for (std::size_t l = 0; l < lines_; ++l) {
-        const Range range = ranges(l, owner, piece, part.has_value())[part.value_or(0)];
-        builder_.copy(holder(group, l), holder(group, l + offset), range,
-                      ids_within(here(group, l, owner, piece), range));
+      for (const std::size_t l : carriers_) {
+        const std::optional<Range> range = range_inside(group, l, owner, piece, part);
+        if (range) {
+          builder_.copy(holder(group, l), holder(group, l + offset), *range,
+                        ids_within(here(group, l, owner, piece), *range));
+        }
       }
     }
+  }
+  /// What a line's member copies to its group: of the group's own only what is its own (lend()).
+  std::optional<Range> range_inside(std::size_t group, std::size_t line, std::size_t owner,
+                                    std::size_t piece, std::optional<std::size_t> part) const {
+    if (group != owner) {
+      return ranges(line, owner, piece, part.has_value())[part.value_or(0)];
+    }
+    for (const OwnedRange& owned : owned_ranges(line, owner, piece)) {
+      if (owned.line == line) {
+        return owned.range;
+      }
+    }
+    return std::nullopt;
   }
 
   /// To the next group's member of each line.
   void pass_on(plan::TransferOp op, std::size_t group, std::size_t owner, std::size_t piece,
                bool in_parts) {
     const std::size_t next = after(group, 1, piece);
-    for (std::size_t l = 0; l < lines_; ++l) {
+    for (const std::size_t l : carriers_) {
       const Rank src = holder(group, l);
       const std::vector<Arrival>& known = here(group, l, owner, piece);
       std::vector<Arrival>& there = here(next, l, owner, piece);
@@ -339,36 +395,14 @@ class Rings {
   std::vector<topology::RankGroup> groups_;
   std::size_t k_;
   std::size_t lines_;
-  std::vector<Piece> pieces_;
-  std::vector<std::uint32_t> chunks_;  ///< of a rank's data: the first of each piece, their number
+  std::vector<RingPiece> pieces_;
+  std::vector<std::uint32_t> first_parts_;  ///< by piece: its first part of all, and their number
+  std::vector<Carried> carried_;            ///< by line
+  std::vector<std::size_t> carriers_;       ///< lines that carry something
   GraphBuilder builder_;
   std::vector<std::vector<Arrival>> here_;        ///< by group, line, owner and piece
   std::vector<std::vector<TransferId>> reduced_;  ///< by rank and piece: sent last to be added
 };
-
-/// What rings in pieces are like, by those in one and without being made: where all go the same
-/// way, chains of dependencies are as long, and links carry as much. `of_a_part`: moves of one
-/// part at one hop.
-FormShape in_pieces(const FormShape& one, const std::vector<Piece>& pieces, std::size_t of_a_part) {
-  std::size_t parts = 0;
-  std::size_t more_moves = 0;
-  std::uint32_t largest = 0;
-  std::uint32_t whole = 0;
-  for (const Piece& piece : pieces) {
-    parts += piece.parts.size();
-    more_moves += (piece.parts.size() - 1) * ((piece.is_first ? 1 : 0) + (piece.is_last ? 1 : 0));
-    largest = std::max(largest, piece.weight());
-    whole += piece.weight();
-  }
-  FormShape shape = one;
-  shape.largest_share *= static_cast<double>(largest) / whole;
-  shape.transfers = static_cast<std::int64_t>(pieces.size()) * one.transfers +
-                    static_cast<std::int64_t>(more_moves * of_a_part);
-  // More parts are rounded, and no chunk is empty once each unit of weight has an element.
-  shape.bound->rounding = shape.bound->rounding * static_cast<std::int64_t>(parts);
-  shape.bound->fewest_elements *= whole;
-  return shape;
-}
 
 }  // namespace
 
@@ -415,51 +449,33 @@ double bytes_of_an_element(const plan::TransferGraph& graph) {
   return plan::bytes_per_element(graph)[graph.transfers().front().codec];
 }
 
-plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
-                                     std::size_t pieces, RingWays ways) {
-  return Rings(what, request, pieces, ways).make();
+LineLanes uneven_lanes(plan::Collective what, const ScheduleRequest& request) {
+  const std::vector<topology::RankGroup> groups = ring_of_groups(request.topology);
+  if (what == plan::Collective::kAllReduce || groups.size() < kFewestGroupsUneven ||
+      !are_ranks_unlike(request.topology)) {
+    return {};
+  }
+  std::vector<Bandwidth> least;
+  for (const std::vector<Bandwidth>& of_line :
+       line_rates(request.topology, request.router, groups, ring_lines(groups),
+                  LinesOverRanks::kLeftOut)) {
+    least.push_back(std::ranges::min(of_line));
+  }
+  LineLanes lanes = lanes_by_rates(least);
+  if (what == plan::Collective::kReduceScatter) {
+    // Sums of what others own go on when the ring has brought them, so they come first.
+    std::ranges::for_each(lanes, [](auto& of_line) { std::ranges::reverse(of_line); });
+  }
+  return lanes;
 }
 
-std::vector<CollectiveForm> group_ring_forms(plan::Collective what,
-                                             const ScheduleRequest& request) {
-  std::vector<CollectiveForm> forms;
-  if (refuse_group_rings(request.topology, request.codecs)) {
-    return forms;
+plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
+                                     std::size_t pieces, RingWays ways, const LineLanes& lanes) {
+  if (lanes.empty()) {
+    const std::size_t lines = ring_lines(tier_groups(request.topology));
+    return Rings(what, request, pieces, ways, even_lanes(lines)).make();
   }
-  forms.emplace_back(make_group_rings(what, request, 1), request.topology);
-  const FormShape one = forms.front().shape();
-  const std::size_t of_a_part =
-      request.topology.rank_count() * ring_lines(tier_groups(request.topology));
-  const auto add = [&](std::size_t pieces, RingWays ways, const plan::AlphaBeta& bound_of_few) {
-    FormShape shape = in_pieces(one, pieces_of(what, pieces, ways), of_a_part);
-    const bool is_possible = pieces <= request.most_rounds &&
-                             shape.transfers <= static_cast<std::int64_t>(request.most_transfers);
-    if (is_possible) {
-      shape.bound->seconds_per_element = bound_of_few.seconds_per_element;
-      shape.bound->alpha = std::min(shape.bound->alpha, bound_of_few.alpha);
-      forms.emplace_back(shape, [what, request, pieces, ways] {
-        return make_group_rings(what, request, pieces, ways);
-      });
-    }
-    return is_possible;
-  };
-  for (const std::size_t pieces : kPieces) {
-    if (!add(pieces, RingWays::kOne, *one.bound)) {
-      break;
-    }
-  }
-  if (request.most_rounds < 2) {
-    return forms;
-  }
-  // Links that carry one way only what goes that way have half of it each, or not, as routes are.
-  const plan::AlphaBeta both =
-      plan::alpha_beta(make_group_rings(what, request, 2, RingWays::kBoth), request.topology);
-  for (const std::size_t pieces : kPieces) {
-    if (pieces % 2 == 0 && !add(pieces, RingWays::kBoth, both)) {
-      break;
-    }
-  }
-  return forms;
+  return Rings(what, request, pieces, ways, lanes).make();
 }
 
 }  // namespace rackrail::planner

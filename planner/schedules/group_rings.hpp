@@ -18,6 +18,13 @@
 // all-reduce; but two to four pieces are enough.
 //
 // Groups of several sizes have as many lines as each size divides: line l is at member l mod g.
+//
+// Where some lines are slower than others, as by one slow adapter, all-gathers and reduce-scatters
+// may go along uneven lanes (line_lanes.hpp): by its ring a line then also carries a part of what
+// the members of slower ones own. Its owner copies it to the carrying member of its group before it
+// sets out, after that one's own data, and to the rest of the group; sums of it come round the ring
+// first, and go from the carrying member on to the owner. So a graph has as many transfers between
+// groups as with even lanes, but for lines that carry nothing.
 #pragma once
 
 #include <cstddef>
@@ -28,6 +35,8 @@
 
 #include "planner/collective_form.hpp"
 #include "planner/schedule_family.hpp"
+#include "planner/schedules/line_lanes.hpp"
+#include "planner/schedules/ring_pieces.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {
@@ -45,16 +54,20 @@ std::vector<topology::RankGroup> ring_of_groups(const topology::Topology& topolo
 /// How many lines of members they have, at most one more than there may be.
 std::size_t ring_lines(const std::vector<topology::RankGroup>& groups);
 
-/// Which way round pieces go: all the same, or every other one back. A message's overhead keeps its
-/// pair of ranks from sending, not the link: with pieces to both neighbours another one has it.
-enum class RingWays : std::uint8_t { kOne, kBoth };
+/// By the rates of lines, in the order in which they are to go; none for an all-reduce, between two
+/// groups, or where lines are equally fast. Lines whose members reach each other only past a third
+/// rank, as where an adapter is dead, carry nothing. Precondition: rings are not refused.
+LineLanes uneven_lanes(plan::Collective what, const ScheduleRequest& request);
 
-/// Each rank's data in so many pieces, at least one. Precondition: not refused.
+/// What each line carries in so many pieces, at least one; even lanes where none are given, as for
+/// all-reduces they must be. Precondition: not refused.
 plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
-                                     std::size_t pieces, RingWays ways = RingWays::kOne);
+                                     std::size_t pieces, RingWays ways = RingWays::kOne,
+                                     const LineLanes& lanes = {});
 
-/// In one piece, and in ever more as long as the request allows; none where they are refused. The
-/// request's topology and router must outlive them.
+/// In one piece, and in ever more as long as the request allows, along uneven lanes, if there are
+/// any, then along even ones; none where they are refused. The request's topology and router must
+/// outlive them.
 std::vector<CollectiveForm> group_ring_forms(plan::Collective what, const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

@@ -20,11 +20,11 @@
 //
 // One collective that runs alone may also go along rings of groups (group_rings.hpp), which fill
 // links better where ranks are very many, or along rings of rings (group_grids.hpp), which are
-// fewer hops; reduce-scatter and all-gather do so, or level by level. Where some groups are slow on
-// some lines, all-reduces pass these by (bypass_rings.hpp) or spare their links (uneven_rings.hpp),
-// or, between two groups, go round them (relayed_exchange.hpp); where lines are narrow between
-// racks, they cross on others (crossed_racks.hpp). Or it goes as above in several rounds, which
-// overlap (group_exchange.hpp).
+// fewer hops; reduce-scatter and all-gather do so, or level by level, and where some lines are slow
+// the others carry more. Where some groups are slow on some lines, all-reduces pass these by
+// (bypass_rings.hpp) or spare their links (uneven_rings.hpp), or, between two groups, go round them
+// (relayed_exchange.hpp); where lines are narrow between racks, they cross on others
+// (crossed_racks.hpp). Or it goes as above in several rounds, which overlap (group_exchange.hpp).
 //
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight

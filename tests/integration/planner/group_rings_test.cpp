@@ -56,6 +56,25 @@ TEST_CASE("one slow NIC of 96 holds up its rail only") {
                      topology::joint_allreduce_bound(topology).algbw) <= 1.010);
 }
 
+// With as much on each rail they would wait for the slow one: 1.94 times the bound.
+TEST_CASE("1 GiB past a slow NIC of 128 is gathered and scattered near the exact bounds") {
+  const Topology topology = test::rails_with_slow_nic(16, 12);
+  CHECK(over_optimum("hierarchical", topology, Collective::kAllGather,
+                     topology::allgather_bound(topology).algbw) <= 1.005);
+  CHECK(over_optimum("hierarchical", topology, Collective::kReduceScatter,
+                     topology::reducescatter_bound(topology).algbw) <= 1.010);
+}
+
+TEST_CASE("1 GiB past dead and unlike NICs of 64 is gathered near the exact bound") {
+  const auto over = [](const Topology& topology) {
+    return over_optimum("hierarchical", topology, Collective::kAllGather,
+                        topology::allgather_bound(topology).algbw);
+  };
+  CHECK(over(test::rails_with_slow_nic(8, 0)) <= 1.006);
+  const std::vector<int> nics = {25, 25, 10, 25, 25, 20, 25, 12};  // of each box
+  CHECK(over(test::boxes_with_nics(std::vector<std::vector<int>>(8, nics), 8)) <= 1.01);
+}
+
 // 15 hops along one ring are 6 along rings of four, or 5.
 TEST_CASE("4 MiB between 16 boxes on rails go faster along rings within rings than along one") {
   const Topology topology = test::boxes(16, 8);

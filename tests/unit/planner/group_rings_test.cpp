@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "plan/verifier.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/form_checks.hpp"
+#include "tests/support/forms.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -137,6 +139,99 @@ TEST_CASE("of copies round a ring the last are the smallest") {
   // Of sums, the first ones.
   const auto summed = sizes(Collective::kReduceScatter);
   CHECK(summed.front() * 2 == summed.back());
+}
+
+/// With one slow NIC; dead ones; unlike NICs on each rail; hosts of several sizes, whose lines
+/// share members.
+std::vector<Topology> with_uneven_lines() {
+  return {test::rails_with_slow_nic(3, 12),
+          test::boxes_with_slow_nics(4, {{1, 0, 12}, {2, 0, 5}, {3, 3, 20}}),
+          test::boxes_with_slow_nics(5, {{0, 2, 0}, {4, 1, 3}}),
+          test::boxes_with_nics({{25, 10, 3}, {25, 10, 3}, {25, 10, 3}}, 3), test::uneven_hosts()};
+}
+
+constexpr Collective kHalves[] = {Collective::kAllGather, Collective::kReduceScatter};
+
+TEST_CASE("rings along uneven lanes are right in any number of pieces") {
+  for (const Topology& topology : with_uneven_lines()) {
+    for (const Collective what : kHalves) {
+      for (const std::size_t pieces : {1, 2, 3, 8}) {
+        for (const char* codec : {"none", "fp16"}) {
+          INFO(topology.name() << ", " << static_cast<int>(what) << " in " << pieces << ", "
+                               << codec);
+          topology::Router router(topology);
+          const plan::Codec used = plan::parse_codec(codec);
+          const ScheduleRequest request{topology, router, {used, used}};
+          const LineLanes lanes = uneven_lanes(what, request);
+          REQUIRE_FALSE(lanes.empty());
+          for (const RingWays ways : {RingWays::kOne, RingWays::kBoth}) {
+            const plan::TransferGraph graph = make_group_rings(what, request, pieces, ways, lanes);
+            const plan::VerifyReport report = plan::verify(graph, &topology);
+            INFO((report.ok() ? std::string() : report.problems.front()));
+            CHECK(report.ok());
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("along uneven lanes every rank owns as much of the buffer") {
+  for (const Topology& topology : with_uneven_lines()) {
+    topology::Router router(topology);
+    const ScheduleRequest request{topology, router, {}};
+    for (const Collective what : kHalves) {
+      const plan::TransferGraph graph =
+          make_group_rings(what, request, 3, RingWays::kOne, uneven_lanes(what, request));
+      std::vector<std::uint64_t> owned(topology.rank_count());
+      for (std::size_t chunk = 0; chunk < graph.chunk_count(); ++chunk) {
+        owned[graph.owners()[chunk].index()] += graph.chunk_weights()[chunk];
+      }
+      CHECK(owned == std::vector<std::uint64_t>(owned.size(), owned.front()));
+    }
+  }
+}
+
+TEST_CASE("what rings along uneven lanes are like is known before they are made") {
+  for (const Topology& topology : with_uneven_lines()) {
+    topology::Router router(topology);
+    const ScheduleRequest request{
+        .topology = topology, .router = router, .codecs = {}, .most_transfers = 10'000};
+    for (const Collective what : kHalves) {
+      const auto forms = group_ring_forms(what, request);
+      REQUIRE(forms.size() > 6);  // even ones too
+      for (const CollectiveForm& form : forms) {
+        check_shape(form, topology);
+      }
+    }
+  }
+}
+
+TEST_CASE("along uneven lanes a box with a slow NIC has all its NICs full") {
+  const Topology topology = test::rails_with_slow_nic(4, 12);
+  topology::Router router(topology);
+  const ScheduleRequest request{topology, router, {}};
+  for (const Collective what : kHalves) {
+    const auto seconds = [&](const LineLanes& lanes) {
+      const auto graph = make_group_rings(what, request, 2, RingWays::kOne, lanes);
+      return plan::alpha_beta(graph, topology).seconds_per_element;
+    };
+    const double bound = 4.0 * 3 / 4 / (7 * 25e9 + 12e9);
+    CHECK(seconds(uneven_lanes(what, request)) >= bound * (1 - 1e-9));
+    CHECK(seconds(uneven_lanes(what, request)) <= 1.001 * bound);
+    CHECK(seconds({}) == Approx(4.0 * 3 / 4 / 8 / 12e9));  // each line as much
+  }
+}
+
+TEST_CASE("between boxes that are alike, in all-reduces and between two boxes lanes are even") {
+  const auto lanes = [](const Topology& topology, Collective what) {
+    topology::Router router(topology);
+    return uneven_lanes(what, {topology, router, {}});
+  };
+  CHECK(lanes(test::boxes(4, 8), Collective::kAllGather).empty());
+  CHECK(lanes(test::rails_with_slow_diagonal(), Collective::kAllGather).empty());
+  CHECK(lanes(test::rails_with_slow_nic(3, 12), Collective::kAllReduce).empty());
+  CHECK(lanes(test::rails_with_slow_nic(2, 12), Collective::kAllGather).empty());
 }
 
 TEST_CASE("there are no rings of groups without groups, or with a codec that loses at each hop") {

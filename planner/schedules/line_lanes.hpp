@@ -1,0 +1,53 @@
+// Which line of members carries whose data round its ring (group_rings.hpp), where lines are not
+// equally fast.
+//
+// Every rank owns as much of the buffer. If each line carried what its own members have, all would
+// wait for the slowest one: with one adapter of 12 instead of 25 for twice as long. So a line
+// carries in proportion to its rate, that of its slowest member, and what is more than that its
+// members lend to others: a lane is a part of what the members of one line own that a line carries.
+// With k groups lines then take (1 − 1/k) of the buffer over the sum of the rates, which is what a
+// group with a slow adapter on each slow line needs at least to take in all that it has not. What
+// members copy inside groups is not looked at: one whose adapter has more than what it can copy to
+// all others at once holds up the rest.
+//
+// Loads are whole units, what is left of rounding down goes where it makes the least load for a
+// rate: so the largest load for a rate is the least that units allow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/units.hpp"
+
+namespace rackrail::planner {
+
+struct LineLane {
+  std::size_t owner = 0;  ///< whose data it is: a line
+  std::uint32_t weight = 0;
+
+  bool operator==(const LineLane&) const = default;
+};
+/// By line that carries them, in the order in which they set out.
+using LineLanes = std::vector<std::vector<LineLane>>;
+
+/// What a rank owns for each of its lines, where lanes are uneven.
+inline constexpr std::uint32_t kLaneUnits = 1024;
+
+/// Each line carries what its own members have.
+LineLanes even_lanes(std::size_t lines);
+/// By the rates of lines, each line's own first; a line of rate 0 carries nothing. None where all
+/// rates are within 5 % of the best, or there is none above 0.
+LineLanes lanes_by_rates(std::span<const Bandwidth> rates);
+
+/// What a line carries of each group's data as chunks, cut where its lanes end and where parts do.
+struct LaneChunks {
+  std::vector<std::uint32_t> weights;     ///< by chunk
+  std::vector<std::size_t> owners;        ///< by chunk: lines
+  std::vector<std::uint32_t> part_begin;  ///< by part its first chunk, then how many chunks
+};
+/// Parts have these shares of what the line carries; a lane of weight w has w times their sum.
+LaneChunks lane_chunks(std::span<const LineLane> lanes, std::span<const std::uint32_t> parts);
+
+}  // namespace rackrail::planner

@@ -1,0 +1,118 @@
+// Lanes against what they are for: every owner's data is carried once, by lines as they are fast.
+#include "planner/schedules/line_lanes.hpp"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+namespace rackrail::planner {
+namespace {
+
+std::vector<Bandwidth> gigabytes(const std::vector<int>& rates) {
+  std::vector<Bandwidth> bandwidths;
+  for (const int rate : rates) {
+    bandwidths.push_back(1_GBps * rate);
+  }
+  return bandwidths;
+}
+
+std::vector<std::uint32_t> loads(const LineLanes& lanes) {
+  std::vector<std::uint32_t> of_lines;
+  for (const auto& of_line : lanes) {
+    std::uint32_t load = 0;
+    for (const LineLane& lane : of_line) {
+      load += lane.weight;
+    }
+    of_lines.push_back(load);
+  }
+  return of_lines;
+}
+
+/// Of what a line owns that others carry, and it does.
+std::vector<std::uint32_t> owned(const LineLanes& lanes) {
+  std::vector<std::uint32_t> of_owners(lanes.size());
+  for (const auto& of_line : lanes) {
+    for (const LineLane& lane : of_line) {
+      CHECK(lane.weight > 0);
+      of_owners.at(lane.owner) += lane.weight;
+    }
+  }
+  return of_owners;
+}
+
+TEST_CASE("lines that are equally fast carry what their own members have") {
+  CHECK(lanes_by_rates(gigabytes({25, 25, 25})).empty());
+  CHECK(lanes_by_rates(gigabytes({25, 24, 25})).empty());  // within 5 %
+  CHECK(lanes_by_rates(gigabytes({0, 0})).empty());
+  CHECK(lanes_by_rates({}).empty());
+  CHECK(even_lanes(2) == LineLanes{{{0, 1}}, {{1, 1}}});
+}
+
+TEST_CASE("lines carry in proportion to their rates, and of each owner the whole") {
+  std::mt19937 random(7);
+  std::vector<std::vector<int>> cases = {
+      {12, 25, 25, 25, 25, 25, 25, 25}, {25, 25, 10, 3}, {1, 50}, {25, 0, 25, 12}, {0, 25}};
+  for (int i = 0; i < 50; ++i) {
+    auto& rates = cases.emplace_back();
+    rates.resize(2 + random() % 63);
+    std::generate(rates.begin(), rates.end(), [&] { return static_cast<int>(random() % 100); });
+    rates.front() = 100;
+    rates.back() = 7;
+  }
+  for (const std::vector<int>& rates : cases) {
+    CAPTURE(rates);
+    const LineLanes lanes = lanes_by_rates(gigabytes(rates));
+    REQUIRE(lanes.size() == rates.size());
+    CHECK(owned(lanes) == std::vector<std::uint32_t>(rates.size(), kLaneUnits));
+    const std::vector<std::uint32_t> of_lines = loads(lanes);
+    double last = 0;  // to be through: load over rate
+    std::size_t lanes_in_all = 0;
+    for (std::size_t line = 0; line < rates.size(); ++line) {
+      if (of_lines[line] > 0) {
+        last = std::max(last, of_lines[line] / static_cast<double>(rates[line]));
+      }
+      lanes_in_all += lanes[line].size();
+      const bool lends_and_carries = std::any_of(lanes[line].begin(), lanes[line].end(),
+                                                 [&](LineLane lane) { return lane.owner != line; });
+      CHECK(lends_and_carries == (of_lines[line] > kLaneUnits));
+    }
+    CHECK(lanes_in_all < 2 * rates.size());
+    // None could take a unit from that one and be through sooner.
+    for (std::size_t line = 0; line < rates.size(); ++line) {
+      CHECK(of_lines[line] + 1 >= last * rates[line] * (1 - 1e-12));
+    }
+  }
+}
+
+TEST_CASE("with one slow line of eight no line takes a thousandth longer than it must") {
+  const std::vector<int> rates = {12, 25, 25, 25, 25, 25, 25, 25};
+  const std::vector<std::uint32_t> of_lines = loads(lanes_by_rates(gigabytes(rates)));
+  for (std::size_t line = 0; line < rates.size(); ++line) {
+    CHECK(of_lines[line] / (8.0 * kLaneUnits) / (rates[line] / 187.0) <= 1.001);
+  }
+}
+
+TEST_CASE("a line of rate 0 carries nothing") {
+  const LineLanes lanes = lanes_by_rates(gigabytes({25, 0, 25}));
+  CHECK(lanes == LineLanes{{{0, kLaneUnits}, {1, 512}}, {}, {{2, kLaneUnits}, {1, 512}}});
+}
+
+TEST_CASE("chunks end where lanes do and where parts do") {
+  const std::vector<LineLane> lanes = {{4, 3}, {1, 1}};
+  const std::vector<std::uint32_t> parts = {1, 1, 2};
+  const LaneChunks chunks = lane_chunks(lanes, parts);
+  CHECK(chunks.weights == std::vector<std::uint32_t>{4, 4, 4, 4});
+  CHECK(chunks.owners == std::vector<std::size_t>{4, 4, 4, 1});
+  CHECK(chunks.part_begin == std::vector<std::uint32_t>{0, 1, 2, 4});
+  const LaneChunks even = lane_chunks(even_lanes(3)[2], parts);
+  CHECK(even.weights == parts);
+  CHECK(even.owners == std::vector<std::size_t>{2, 2, 2});
+  const LaneChunks none = lane_chunks({}, parts);
+  CHECK(none.weights.empty());
+  CHECK(none.part_begin == std::vector<std::uint32_t>{0, 0, 0, 0});
+}
+
+}  // namespace
+}  // namespace rackrail::planner
