@@ -451,8 +451,7 @@ double bytes_of_an_element(const plan::TransferGraph& graph) {
 
 LineLanes uneven_lanes(plan::Collective what, const ScheduleRequest& request) {
   const std::vector<topology::RankGroup> groups = ring_of_groups(request.topology);
-  if (what == plan::Collective::kAllReduce || groups.size() < kFewestGroupsUneven ||
-      !are_ranks_unlike(request.topology)) {
+  if (groups.size() < kFewestGroupsUneven || !are_ranks_unlike(request.topology)) {
     return {};
   }
   std::vector<Bandwidth> least;
@@ -466,7 +465,8 @@ LineLanes uneven_lanes(plan::Collective what, const ScheduleRequest& request) {
     // Sums of what others own go on when the ring has brought them, so they come first.
     std::ranges::for_each(lanes, [](auto& of_line) { std::ranges::reverse(of_line); });
   }
-  return lanes;
+  // Before an all-reduce nobody owns anything.
+  return what == plan::Collective::kAllReduce ? without_lent(lanes) : lanes;
 }
 
 plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,

@@ -54,9 +54,10 @@ std::vector<topology::RankGroup> ring_of_groups(const topology::Topology& topolo
 /// How many lines of members they have, at most one more than there may be.
 std::size_t ring_lines(const std::vector<topology::RankGroup>& groups);
 
-/// By the rates of lines, in the order in which they are to go; none for an all-reduce, between two
-/// groups, or where lines are equally fast. Lines whose members reach each other only past a third
-/// rank, as where an adapter is dead, carry nothing. Precondition: rings are not refused.
+/// By the rates of lines, in the order in which they are to go, of an all-reduce without any that
+/// are lent; none between two groups, or where lines are equally fast. Lines whose members reach
+/// each other only past a third rank, as where an adapter is dead, carry nothing. Precondition:
+/// rings are not refused.
 LineLanes uneven_lanes(plan::Collective what, const ScheduleRequest& request);
 
 /// What each line carries in so many pieces, at least one; even lanes where none are given, as for

@@ -82,6 +82,20 @@ LineLanes lanes_by_rates(std::span<const Bandwidth> rates) {
   return lanes;
 }
 
+LineLanes without_lent(const LineLanes& lanes) {
+  LineLanes own(lanes.size());
+  for (std::size_t line = 0; line < lanes.size(); ++line) {
+    std::uint32_t weight = 0;
+    for (const LineLane& lane : lanes[line]) {
+      weight += lane.weight;
+    }
+    if (weight > 0) {
+      own[line].push_back({line, weight});
+    }
+  }
+  return own;
+}
+
 LaneChunks lane_chunks(std::span<const LineLane> lanes, std::span<const std::uint32_t> parts) {
   const auto all = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});
   std::uint64_t load = 0;

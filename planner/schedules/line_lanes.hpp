@@ -41,6 +41,9 @@ LineLanes even_lanes(std::size_t lines);
 /// rates are within 5 % of the best, or there is none above 0.
 LineLanes lanes_by_rates(std::span<const Bandwidth> rates);
 
+/// Lines carry as much, and own all of it.
+LineLanes without_lent(const LineLanes& lanes);
+
 /// What a line carries of each group's data as chunks, cut where its lanes end and where parts do.
 struct LaneChunks {
   std::vector<std::uint32_t> weights;     ///< by chunk

@@ -99,6 +99,15 @@ TEST_CASE("a line of rate 0 carries nothing") {
   CHECK(lanes == LineLanes{{{0, kLaneUnits}, {1, 512}}, {}, {{2, kLaneUnits}, {1, 512}}});
 }
 
+TEST_CASE("without what is lent lines carry as much, and own all of it") {
+  const LineLanes lanes = lanes_by_rates(gigabytes({25, 10, 0, 12}));
+  const LineLanes own = without_lent(lanes);
+  CHECK(loads(own) == loads(lanes));
+  CHECK(own[0].size() == 1);
+  CHECK(own[0].front().owner == 0);
+  CHECK(own[2].empty());
+}
+
 TEST_CASE("chunks end where lanes do and where parts do") {
   const std::vector<LineLane> lanes = {{4, 3}, {1, 1}};
   const std::vector<std::uint32_t> parts = {1, 1, 2};
