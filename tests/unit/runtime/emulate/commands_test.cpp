@@ -71,11 +71,17 @@ TEST_CASE("emulate commands: both ends of a link are shaped, the management netw
     all += shaping_commands(plan, i);
   }
   CHECK(all.find("mgmt") == std::string::npos);
+  std::size_t roots = 0;
   std::size_t classes = 0;
+  std::size_t queues = 0;  // first in, first out, and shallow
   for (const std::string& line : lines_of(all)) {
+    roots += line.ends_with("root handle 1: htb default 1") ? 1 : 0;
     classes += line.starts_with("class add") ? 1 : 0;
+    queues += line.ends_with("parent 1:1 handle 10: bfifo limit 500000") ? 1 : 0;
   }
+  CHECK(roots == 2 * plan.links.size());
   CHECK(classes == 2 * plan.links.size());
+  CHECK(queues == 2 * plan.links.size());
   CHECK(shaping_commands(plan, 1).find("rate 50000000bps ceil 50000000bps") != std::string::npos);
 }
 
