@@ -223,11 +223,25 @@ void Session::fail(const AbortReason& reason) {
 }
 
 void Session::abandon(const AbortReason& reason) {
+  {
+    const std::lock_guard lock(executor_mutex_);
+    if (!abandoned_) {
+      abandoned_ = reason.line;
+    }
+  }
   client_.leave(false, reason);
   abort(reason.line);
 }
 
 std::string Session::reason_of_loss(const PeerLostError& seen_here) {
+  {
+    // The others end as soon as they hear that this rank gave up, which may be before its own
+    // executor was told.
+    const std::lock_guard lock(executor_mutex_);
+    if (abandoned_) {
+      return *abandoned_;
+    }
+  }
   // The transport notices a lost peer as soon as the coordinator does, which knows who it was.
   std::optional<std::string> reason = client_.abort_reason();
   if (!reason) {

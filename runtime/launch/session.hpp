@@ -129,8 +129,8 @@ class Session {
   /// Lets go of the executor and the other ranks, as when one of them was lost, without saying
   /// anything to the coordinator. Then only the coordinator may be asked.
   void disconnect() noexcept;
-  /// The best reason there is for a peer that was lost: the coordinator's, if it has one. It is
-  /// told what was seen here.
+  /// The best reason there is for a peer that was lost: that of abandon(), else the coordinator's,
+  /// if it has one. It is told what was seen here.
   std::string reason_of_loss(const PeerLostError& seen_here);
 
  private:
@@ -149,7 +149,8 @@ class Session {
   ExecutorOptions executor_options_;
   MakeExecutor make_executor_;
   std::unique_ptr<plan::Plan> plan_;
-  std::mutex executor_mutex_;  // guards the two pointers against the client's threads
+  std::mutex executor_mutex_;  // guards the next three against the client's and abandon()'s threads
+  std::optional<std::string> abandoned_;  // why, once this rank gave up
   std::unique_ptr<PlanExecutor> executor_;
   std::unique_ptr<ParameterExchange> servers_;  // instead of the executor
   CoordinatorClient client_;                    // last: its threads call abort()

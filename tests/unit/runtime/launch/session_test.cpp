@@ -287,6 +287,7 @@ TEST_CASE("a rank that is lost while others wait to take up a plan ends their wa
 TEST_CASE("a rank that gives up ends its own waiting and that of the others") {
   constexpr std::size_t kRanks = 2;
   std::vector<std::string> said(kRanks);
+  std::string own;
   Job job(kRanks);
   const auto run = [&] {
     job.run(plan_of(ring(kRanks), {100}, 1024), [&](Rank rank, Session& session) {
@@ -309,12 +310,15 @@ TEST_CASE("a rank that gives up ends its own waiting and that of the others") {
       }
       if (other.joinable()) {
         other.join();
+        // Its peers closed their connections because of it.
+        own = session.reason_of_loss(PeerLostError("rank 1 closed its connections"));
       }
       throw PeerLostError("done");  // there is no orderly end
     });
   };
   CHECK_THROWS_AS(run(), PeerLostError);
   CHECK(said[0] == "this worker has left the job");
+  CHECK(own == "it has had enough");
   CHECK_THAT(said[1], Catch::Contains("failed: it has had enough"));
 }
 
