@@ -43,13 +43,15 @@ inline constexpr SliceSearch kSlicesOfOneSize{
 struct FormOptions {
   bool may_have_rates = true;  ///< routes
   bool is_of_one_size = false;
-  std::size_t most_transfers = SIZE_MAX;  ///< where the usual limit is above
+  /// Where the usual limit is above; what may have more where one size is looked at keeps that.
+  std::size_t most_transfers = SIZE_MAX;
 };
 
 /// Up to 500,000 transfers, of which a simulation takes about a second, and 2,000,000 where one
 /// size is looked at; from kVeryManyRanks on 65,000 and 1,200,000 (of an all-reduce 600,000), as
-/// each takes longer to be made. Forests whose trees settle have up to kMostPlannedTransfers
-/// where one size is looked at. `topology` and `router` must outlive the forms.
+/// each takes longer to be made. Where one size is looked at, forests whose trees settle and rings
+/// past slow members have up to kMostPlannedTransfers, trees on grids four times as many.
+/// `topology` and `router` must outlive the forms.
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
                                              topology::Router& router, const TierCodecs& codecs,

@@ -67,6 +67,9 @@ bool are_short(const plan::TransferGraph& graph, std::int64_t elements) {
 
 bool has_many_senders(const plan::TransferGraph& graph, std::size_t fewest) {
   const std::size_t others = graph.rank_count() - 1;
+  if (others < fewest) {
+    return false;
+  }
   std::map<Rank, std::set<Rank>> senders;  // by destination
   for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
     if (graph.dependencies(TransferId(i)).empty()) {
@@ -74,9 +77,8 @@ bool has_many_senders(const plan::TransferGraph& graph, std::size_t fewest) {
       senders[transfer.dst].insert(transfer.src);
     }
   }
-  return others >= fewest && std::ranges::any_of(senders, [&](const auto& to_one) {
-           return to_one.second.size() == others;
-         });
+  return std::ranges::any_of(senders,
+                             [&](const auto& to_one) { return to_one.second.size() == others; });
 }
 
 bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology& topology) {

@@ -72,9 +72,10 @@ bool is_crowded(const plan::TransferGraph& graph, const topology::Topology& topo
 
 /// `time` of a collective by this graph, in messages of `elements`, as it is compared with others,
 /// if it is kLongForRates at least: longer by kMostForShortMessages where messages are longer than
-/// kMostAtOnce, which are sent in one go; by kMostForRates where kSeveralSenders send to one rank
-/// at once, without rates; and, where rates may help, by kMostForSharedRates but for those with
-/// rates on crowded links in messages that are not longer. So others are preferred by that much.
+/// kMostAtOnce, which are sent in one go; by kMostForRates where all others, kSeveralSenders at
+/// least, send to one rank at once, without rates; and, where rates may help, by
+/// kMostForSharedRates but for those with rates on crowded links in messages that are not longer.
+/// So others are preferred by that much.
 Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::int64_t elements,
                          const topology::Topology& topology);
 

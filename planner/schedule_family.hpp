@@ -42,7 +42,7 @@ struct ScheduleRequest {
   std::size_t most_transfers = 130'000;
   bool may_have_rates = true;  ///< routes, in collectives(): some executors do not hold to them
   /// Of collectives(), whether one size only is looked at: what gains by it may then have up to
-  /// kMostPlannedTransfers.
+  /// kMostPlannedTransfers, trees on large grids more.
   bool is_of_one_size = false;
 };
 

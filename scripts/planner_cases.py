@@ -48,7 +48,7 @@ USUAL_CASES = [f"{cluster} {size}" for cluster, sizes in
                (("two-racks-40g", ("4 KiB", "1 MiB", "64 MiB", "4 GiB")),
                 ("a100-8x8", ("4 KiB", "1 MiB", *LARGE_BUFFERS)),
                 ("fat-tree-128-2to1", ("4 KiB", "1 MiB", *LARGE_BUFFERS)),
-                ("h100-32x8-rail", LARGE_BUFFERS)) for size in sizes]
+                ("h100-32x8-rail", ("4 KiB", "1 MiB", *LARGE_BUFFERS))) for size in sizes]
 
 # Cluster, workload, and the cable that is lost.
 LOST = ["a100-8x8 bert-large nic0.0->tor0", "a100-8x8 vgg-16 tor0->spine0",

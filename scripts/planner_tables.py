@@ -13,7 +13,9 @@ LIMITS = {**{f"{bound}_bound/{cluster}": most
                                    ("mesh_1024", 3_000))},
           "allreduce_bound/boxes_1024_in_network": 500,
           "allreduce_bound/h100_1024_in_network": 500,
-          "forest/boxes_16": 20, "forest/boxes_32": 50, "forest/boxes_64": 500,
+          "forest/boxes_16": 20, "forest/nics_by_gpu_16": 20, "forest/boxes_32": 50,
+          "forest/clos_29": 50, "forest/rail_racks_32": 50, "forest/two_kinds_32": 50,
+          "forest/lost_cable_32": 50, "forest/boxes_64": 500,
           "forest/boxes_256": 5_000, "forest/rails_1024": 5_000,
           "forest/rails_1024_slow_nic": 60_000, "forest/mixed_nics_64": 500,
           "forest/clos_64": 500, "forest/mixed_nics_256": 5_000}
@@ -239,7 +241,7 @@ than 32 ranks are not removed evenly, or trees are deep or far from the bound, r
 
 # Names of clusters that have a table of their own.
 HARD = "nic_of_|no_nic_|slow_diagonal_|slow_box|four_racks_|lost_cable_"
-GRIDS = "cylinder_|grid_"
+GRIDS = "cylinder_|grid_|fast_grid_"
 LARGE = r"\w+_(576|1024)$"
 COLLECTIVES = Section("Collectives of 1 GiB, simulated", (
     Table(rf"\w+/(?!{HARD}|{GRIDS}|{LARGE})", f"""
@@ -249,14 +251,14 @@ best` finds and prints it. At most {MOST_OVER} is wanted. What the clusters are,
 [notes](planner-notes.md#collectives-of-1-gib).""",
           ("case", "ranks", "over the optimum", "family", "met"), collective_cells),
     Table(rf"\w+/({HARD}|{GRIDS})", """
-The same on clusters that are, or were, above it. Eight boxes of 8 GPUs on eight rails, one NIC of which has 3, 15 or 20
-instead of 25 GB/s (`nic_of_*_64`), is not there (`no_nic_64`), or one of 12 on each rail, in another box each
+The same on clusters that are, or were, above it. Eight boxes of 8 GPUs on eight rails, one NIC of which has 3, 15, 20 or
+50 instead of 25 GB/s (`nic_of_*_64`), is not there (`no_nic_64`), or one of 12 on each rail, in another box each
 (`slow_diagonal_64`); six boxes of 4 of which one, or every second one, has NICs of 10 alone (`slow_box_24`,
 `slow_boxes_24`); four boxes of 8, each a rack of its own with a leaf per rail, under three spines (`four_racks_32`);
 two racks of two boxes of 8 on four leaves with two cables each, of which one is lost (`lost_cable_32`):
 [notes](planner-notes.md#above-the-bar). And grids whose sides are unlike: 16 in a row, each in a ring of four of links
 that are four times as fast (`cylinder_64`), and 3 × 5 × 3 of which one side of three has links of four times the rate
-(`grid_45`, of 0.4 and 0.1 GB/s; [notes](planner-notes.md#above-512-ranks)).""",
+(`grid_45`, of 0.4 and 0.1 GB/s, and `fast_grid_45`, of ten times as much; [notes](planner-notes.md#above-512-ranks)).""",
           ("case", "ranks", "over the optimum", "family", "met"), collective_cells,
           title="Slow NICs, unlike grids and other clusters above the bar"),
     Table(r"\w+/", """

@@ -111,14 +111,14 @@ Topology cylinder() {
   return test::grid({{16, false, 1_GBps}, {4, true, 4_GBps}}, random);
 }
 
-/// 3 x 5 x 3 in paths, those of one side of three with links of four times the rate; so slow that
-/// CPUs, which these ranks are, add in time.
-Topology uneven_grid() {
-  constexpr Bandwidth kSlow(100'000'000);
-  constexpr Bandwidth kFast(400'000'000);
+/// 3 x 5 x 3 in paths, those of one side of three with links of four times the rate.
+Topology uneven_grid(Bandwidth rate) {
   std::mt19937 random(1);
-  return test::grid({{3, false, kFast}, {5, false, kSlow}, {3, false, kSlow}}, random);
+  return test::grid({{3, false, scaled(rate, 4)}, {5, false, rate}, {3, false, rate}}, random);
 }
+// CPUs, which these ranks are, add as fast as the slow ones bring, and less fast than the others.
+constexpr Bandwidth kSlowLinks(100'000'000);
+constexpr Bandwidth kFastLinks(1'000'000'000);
 
 /// Boxes of 8 GPUs on eight rails whose switches, all of them, reduce and multicast.
 Topology able_boxes(int count) {
@@ -127,9 +127,9 @@ Topology able_boxes(int count) {
 }
 
 /// A mesh without one of its cables.
-Topology mesh_with_broken_cable() {
+Topology mesh_with_broken_cable(int rows, int columns) {
   const LinkId both_ways[] = {LinkId(120), LinkId(121)};
-  return topology::without(test::grid(8, 12, false), {}, both_ways);
+  return topology::without(test::grid(rows, columns, false), {}, both_ways);
 }
 
 void collective(benchmark::State& state, const Topology& topology, plan::Collective what) {
@@ -181,6 +181,12 @@ BENCHMARK_CAPTURE(allreduce_bound, h100_1024_in_network, test::h100_128x8(), tru
 
 BENCHMARK_CAPTURE(forest, boxes_16, test::boxes(2, 2))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, boxes_32, test::boxes(4, 2))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, nics_by_gpu_16, test::nics_by_gpu())->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, clos_29, test::clos({8, 5, 7, 6, 3}, 4))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, rail_racks_32, test::rail_racks({}))->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, two_kinds_32, test::old_and_new_boxes())->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(forest, lost_cable_32, test::rails_with_lost_cable())
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, boxes_64, test::boxes(8, 2))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, boxes_256, test::boxes(32, 2))->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(forest, boxes_1024, test::boxes(128, 2))->Unit(benchmark::kMillisecond);
@@ -262,34 +268,39 @@ RACKRAIL_COLLECTIVES(torus_256, test::grid(16, 16, true));
 RACKRAIL_COLLECTIVES(rails_256, test::boxes(32, 8));
 // Uneven ones of more than 64 ranks, whose all-reduce two halves do not reach.
 RACKRAIL_COLLECTIVES(mesh_81, test::grid(9, 9, false));
-RACKRAIL_COLLECTIVES(broken_mesh_96, mesh_with_broken_cable());
+RACKRAIL_COLLECTIVES(broken_mesh_96, mesh_with_broken_cable(8, 12));
 RACKRAIL_COLLECTIVES(mixed_nics_96, rails_with_mixed_nics(12));
 RACKRAIL_COLLECTIVES(slow_nic_128, test::rails_with_slow_nic(16, 12));
 RACKRAIL_COLLECTIVES(uneven_racks_100, unlike_racks());
 RACKRAIL_COLLECTIVES(mesh_256, test::grid(16, 16, false));
 RACKRAIL_COLLECTIVES(slow_nic_256, test::rails_with_slow_nic(32, 12));
 RACKRAIL_COLLECTIVES(slow_nic_512, test::rails_with_slow_nic(64, 12));
+// Unlike boxes, racks or leaves in one cluster.
+RACKRAIL_COLLECTIVES(two_kinds_32, test::old_and_new_boxes());
+RACKRAIL_COLLECTIVES(two_sizes_24, test::large_and_small_boxes());
+RACKRAIL_COLLECTIVES(rails_of_two_kinds_36, test::rails_of_two_kinds());
+RACKRAIL_COLLECTIVES(racks_of_two_kinds_28, test::racks_of_two_kinds());
+RACKRAIL_COLLECTIVES(lost_cable_32, test::rails_with_lost_cable());
+// NICs that are slower than others by little, by much, side by side or one behind the other.
+RACKRAIL_COLLECTIVES(nic_of_20_64, test::rails_with_slow_nic(8, 20));
+RACKRAIL_COLLECTIVES(nic_of_15_64, test::rails_with_slow_nic(8, 15));
+RACKRAIL_COLLECTIVES(nic_of_3_64, test::rails_with_slow_nic(8, 3));
+RACKRAIL_COLLECTIVES(no_nic_64, test::rails_with_slow_nic(8, 0));
+RACKRAIL_COLLECTIVES(slow_diagonal_64, test::rails_with_slow_diagonal());
+RACKRAIL_COLLECTIVES(slow_box_24, test::rails_with_slow_boxes(1));
+RACKRAIL_COLLECTIVES(slow_boxes_24, test::rails_with_slow_boxes(3));
+// Faster than others by as much, and than what its GPU can copy to the seven others at once.
+RACKRAIL_COLLECTIVES(nic_of_50_64, test::rails_with_slow_nic(8, 50));
+// Grids whose dimensions are unlike.
+RACKRAIL_COLLECTIVES(cylinder_64, cylinder());
+RACKRAIL_COLLECTIVES(grid_45, uneven_grid(kSlowLinks));
+RACKRAIL_COLLECTIVES(fast_grid_45, uneven_grid(kFastLinks));
+// More than a forest may have.
+RACKRAIL_COLLECTIVES(slow_nic_1024, test::rails_with_slow_nic(128, 12));
+RACKRAIL_COLLECTIVES(broken_mesh_576, mesh_with_broken_cable(24, 24));
 #undef RACKRAIL_COLLECTIVES
 #define RACKRAIL_ALL_REDUCE(name, topology) \
   BENCHMARK_CAPTURE(all_reduce, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
-// Unlike boxes, racks or leaves in one cluster.
-RACKRAIL_ALL_REDUCE(two_kinds_32, test::old_and_new_boxes());
-RACKRAIL_ALL_REDUCE(two_sizes_24, test::large_and_small_boxes());
-RACKRAIL_ALL_REDUCE(rails_of_two_kinds_36, test::rails_of_two_kinds());
-RACKRAIL_ALL_REDUCE(racks_of_two_kinds_28, test::racks_of_two_kinds());
-RACKRAIL_ALL_REDUCE(lost_cable_32, test::rails_with_lost_cable());
-// NICs that are slower than others by little, by much, side by side or one behind the other.
-RACKRAIL_ALL_REDUCE(nic_of_20_64, test::rails_with_slow_nic(8, 20));
-RACKRAIL_ALL_REDUCE(nic_of_15_64, test::rails_with_slow_nic(8, 15));
-RACKRAIL_ALL_REDUCE(nic_of_3_64, test::rails_with_slow_nic(8, 3));
-RACKRAIL_ALL_REDUCE(no_nic_64, test::rails_with_slow_nic(8, 0));
-RACKRAIL_ALL_REDUCE(slow_diagonal_64, test::rails_with_slow_diagonal());
-RACKRAIL_ALL_REDUCE(slow_box_24, test::rails_with_slow_boxes(1));
-RACKRAIL_ALL_REDUCE(slow_boxes_24, test::rails_with_slow_boxes(3));
-// Grids whose dimensions are unlike.
-RACKRAIL_ALL_REDUCE(cylinder_64, cylinder());
-RACKRAIL_ALL_REDUCE(grid_45, uneven_grid());
-// More than a forest may have.
 RACKRAIL_ALL_REDUCE(mesh_576, test::grid(24, 24, false));
 RACKRAIL_ALL_REDUCE(mesh_1024, test::grid(32, 32, false));
 RACKRAIL_ALL_REDUCE(rails_1024, test::boxes(128, 8));
@@ -297,7 +308,6 @@ RACKRAIL_ALL_REDUCE(torus_1024, test::grid(32, 32, true));
 #undef RACKRAIL_ALL_REDUCE
 #define RACKRAIL_ONE(kind, name, topology) \
   BENCHMARK_CAPTURE(kind, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
-RACKRAIL_ONE(all_gather, lost_cable_32, test::rails_with_lost_cable());
 RACKRAIL_ONE(reduce_scatter, lost_cable_32, test::rails_with_lost_cable());
 RACKRAIL_ONE(all_gather, four_racks_32, test::rail_racks(kFourRacks));
 RACKRAIL_ONE(all_gather, rails_1024, test::boxes(128, 8));

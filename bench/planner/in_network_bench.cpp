@@ -90,6 +90,7 @@ RACKRAIL_IN_NETWORK(clos_16, all_switches(test::clos({4, 4, 4, 4}, 4)));
 RACKRAIL_IN_NETWORK(clos_16_2to1, all_switches(test::clos({4, 4, 4, 4}, 2)));
 RACKRAIL_IN_NETWORK(uneven_clos_12, all_switches(test::clos({2, 4, 6}, 2)));
 RACKRAIL_IN_NETWORK(h100_256, topology::read_cluster("h100-32x8-rail").topology);
+RACKRAIL_IN_NETWORK(h100_1024, test::h100_128x8());
 #undef RACKRAIL_IN_NETWORK
 
 #define RACKRAIL_IN_NETWORK_DIVIDED(name)                                 \

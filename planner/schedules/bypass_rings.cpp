@@ -27,7 +27,6 @@ constexpr std::size_t kBypassPieces[] = {4, 8, 12, 16, 24, 32};
 constexpr double kUnitsOfPassed = 1U << 28U;
 constexpr double kTimeOfPassed = 0.999;  // of what exact weights would take, at least
 constexpr std::size_t kMostRoutesOfPassed = 64;
-constexpr double kSlowMember = 0.95;  // of the best rate of a line
 // Of the time of the sums over the number of groups: how long before it is sent on a piece is
 // summed inside a group, and how long before that it may be.
 constexpr double kAhead = 0.05;
@@ -43,7 +42,7 @@ struct PassedGroups {
 bool has_slow_member(const LineRates& rates) {
   return std::ranges::any_of(rates, [](const std::vector<Bandwidth>& of_line) {
     const auto [least, most] = std::ranges::minmax(of_line);
-    return least < scaled(most, kSlowMember);
+    return least < scaled(most, kSlowShare);
   });
 }
 
@@ -302,9 +301,11 @@ std::vector<CollectiveForm> bypass_ring_forms(const ScheduleRequest& request) {
   }
   const auto passed = std::make_shared<const PassedGroups>(std::move(found));
   const std::size_t of_piece = 2 * (ranks - 1);
+  const std::size_t most =
+      request.is_of_one_size ? std::max<std::size_t>(request.most_transfers, kMostPlannedTransfers)
+                             : request.most_transfers;
   for (const std::size_t pieces : kBypassPieces) {
-    if (bypass_pieces(passed->rates, pieces, passed->hops).size() * of_piece >
-            request.most_transfers ||
+    if (bypass_pieces(passed->rates, pieces, passed->hops).size() * of_piece > most ||
         pieces > request.most_rounds) {
       break;
     }

@@ -27,8 +27,8 @@ namespace rackrail::planner {
 /// In ever more pieces, as the request allows; none where group rings are refused, groups are two,
 /// no member of a line is slower than another, or a group does not reach the next one. The fewest
 /// pieces are about 8·n·(n − 1) transfers on n ranks: by the limits of collective_forms.cpp there
-/// are none from 96 ranks on but in searches of one size, and there none from about 275 on. Never
-/// any on more than 512. The request's topology and router must outlive them.
+/// are none from 96 ranks on but in searches of one size, in which they may be as many as a plan
+/// can have. Never any on more than 512. The request's topology and router must outlive them.
 std::vector<CollectiveForm> bypass_ring_forms(const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

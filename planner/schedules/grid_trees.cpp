@@ -34,6 +34,8 @@ constexpr std::uint32_t kFinerSlices = 2;
 // A tree's pieces in a round are few where trees are: so many times the hops of the longest way
 // they may be at least, for which rounds grow, or links wait too long for the first.
 constexpr double kRoundsByHops = 0.8;
+// Of a graph that is looked at for one size alone, and not stored. On 32 x 32 it takes some 4 GB.
+constexpr std::uint64_t kMostTransfersOfTrees = std::uint64_t{1} << 24U;
 
 /// An arc of a tree, away from its root.
 struct Arc {
@@ -340,20 +342,24 @@ std::size_t most_hops(const RankGrid& grid, const std::vector<Part>& parts) {
   return most;
 }
 
-/// The most rounds that a plan may have transfers for, up to `most`, or more where few trees go a
-/// long way (kRoundsByHops); 0: none.
-std::size_t most_rounds(const RankGrid& grid, const topology::Topology& topology,
-                        GridTreeOptions options, std::size_t most) {
+/// The most rounds that there may be transfers for, up to the request's, or more where few trees go
+/// a long way (kRoundsByHops); 0: none.
+std::size_t most_rounds(const RankGrid& grid, const ScheduleRequest& request,
+                        GridTreeOptions options) {
+  const topology::Topology& topology = request.topology;
   const std::vector<Part> once = parts_of(grid, topology, options);
   const std::size_t trees =
       std::accumulate(once.begin(), once.end(), std::size_t{0},
                       [](std::size_t sum, const Part& part) { return sum + part.trees; });
   const double longer =
       kRoundsByHops * static_cast<double>(most_hops(grid, once)) / static_cast<double>(trees);
-  most = static_cast<std::size_t>(static_cast<double>(most) * std::max(1.0, longer));
+  const auto most =
+      static_cast<std::size_t>(static_cast<double>(request.most_rounds) * std::max(1.0, longer));
+  const std::uint64_t transfers =
+      request.is_of_one_size ? kMostTransfersOfTrees : kMostPlannedTransfers;
   const auto fits = [&](std::size_t rounds) {
     options.rounds = rounds;
-    return grid_tree_transfers(grid, topology, options) <= kMostPlannedTransfers;
+    return grid_tree_transfers(grid, topology, options) <= transfers;
   };
   std::size_t fitting = 0;
   for (std::size_t beyond = most + 1; fitting + 1 < beyond;) {
@@ -388,10 +394,10 @@ std::vector<CollectiveForm> grid_tree_forms(const RankGrid& grid, const Schedule
   }
   const topology::Topology& topology = request.topology;
   GridTreeOptions options;
-  std::size_t most = most_rounds(grid, topology, options, request.most_rounds);
+  std::size_t most = most_rounds(grid, request, options);
   if (most < kFewestRoundsAllRound) {
     options.are_all_round = false;
-    most = most_rounds(grid, topology, options, request.most_rounds);
+    most = most_rounds(grid, request, options);
   }
   if (most == 0) {
     return forms;

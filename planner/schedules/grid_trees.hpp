@@ -49,8 +49,8 @@ plan::TransferGraph make_grid_trees(const RankGrid& grid, const ScheduleRequest&
 std::uint64_t grid_tree_transfers(const RankGrid& grid, const topology::Topology& topology,
                                   const GridTreeOptions& options);
 
-/// In ever more rounds, as many as a plan may have transfers for; none where there are none.
-/// The request's topology and router must outlive them.
+/// In ever more rounds, as many as a plan may have transfers for, or a search of one size; none
+/// where there are none. The request's topology and router must outlive them.
 std::vector<CollectiveForm> grid_tree_forms(const RankGrid& grid, const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

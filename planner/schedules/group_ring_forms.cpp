@@ -43,7 +43,7 @@ class RingForms {
         break;
       }
     }
-    if (request_.most_rounds < 2) {
+    if (!is_possible(2, in_pieces(ring_pieces(what_, 2, RingWays::kBoth)))) {
       return;
     }
     // Links that carry one way only what goes that way have half of it each, or not, as routes are.
@@ -57,12 +57,16 @@ class RingForms {
   }
 
  private:
-  /// Whether the request allows it.
+  /// Whether the request allows for it.
+  bool is_possible(std::size_t pieces, const FormShape& shape) const {
+    return pieces <= request_.most_rounds &&
+           shape.transfers <= static_cast<std::int64_t>(request_.most_transfers);
+  }
+  /// Whether it is possible.
   bool add(std::vector<CollectiveForm>& forms, std::size_t pieces, RingWays ways,
            const plan::AlphaBeta& bound_of_few) const {
     FormShape shape = in_pieces(ring_pieces(what_, pieces, ways));
-    if (pieces > request_.most_rounds ||
-        shape.transfers > static_cast<std::int64_t>(request_.most_transfers)) {
+    if (!is_possible(pieces, shape)) {
       return false;
     }
     shape.bound->seconds_per_element = bound_of_few.seconds_per_element;

@@ -19,12 +19,12 @@
 //
 // Groups of several sizes have as many lines as each size divides: line l is at member l mod g.
 //
-// Where some lines are slower than others, as by one slow adapter, all-gathers and reduce-scatters
-// may go along uneven lanes (line_lanes.hpp): by its ring a line then also carries a part of what
-// the members of slower ones own. Its owner copies it to the carrying member of its group before it
-// sets out, after that one's own data, and to the rest of the group; sums of it come round the ring
-// first, and go from the carrying member on to the owner. So a graph has as many transfers between
-// groups as with even lanes, but for lines that carry nothing.
+// Where some lines are slower than others, as by one slow adapter, rings may go along uneven lanes
+// (line_lanes.hpp): each then carries in proportion to its rate, of all-gathers and reduce-scatters
+// also a part of what the members of slower ones own. Its owner copies it to the carrying member of
+// its group before it sets out, after that one's own data, and to the rest of the group; sums of it
+// come round the ring first, and go from the carrying member on to the owner. So a graph has as
+// many transfers between groups as with even lanes, but for lines that carry nothing.
 #pragma once
 
 #include <cstddef>
@@ -55,13 +55,15 @@ std::vector<topology::RankGroup> ring_of_groups(const topology::Topology& topolo
 std::size_t ring_lines(const std::vector<topology::RankGroup>& groups);
 
 /// By the rates of lines, in the order in which they are to go, of an all-reduce without any that
-/// are lent; none between two groups, or where lines are equally fast. Lines whose members reach
-/// each other only past a third rank, as where an adapter is dead, carry nothing. Precondition:
-/// rings are not refused.
+/// are lent; none between two groups, or where lines are equally fast. The rate of a line is that
+/// of the member that is slowest to the group that it reaches best; one of which some member
+/// reaches no group but past a third rank, as where an adapter is dead, carries nothing.
+/// Precondition: rings are not refused.
 LineLanes uneven_lanes(plan::Collective what, const ScheduleRequest& request);
 
-/// What each line carries in so many pieces, at least one; even lanes where none are given, as for
-/// all-reduces they must be. Precondition: not refused.
+/// What each line carries in so many pieces, at least one; even lanes where none are given.
+/// Precondition: not refused. Throws PlanError for lanes of another number of lines, and for an
+/// all-reduce along lanes that are lent, as nobody owns what it begins with.
 plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
                                      std::size_t pieces, RingWays ways = RingWays::kOne,
                                      const LineLanes& lanes = {});

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <numeric>
 
+#include "planner/schedules/line_rates.hpp"
+
 namespace rackrail::planner {
 
 namespace {
-
-constexpr double kSlowLine = 0.95;  // of the best rate
 
 /// In units, by line.
 std::vector<std::uint32_t> loads_by_rates(std::span<const Bandwidth> rates) {
@@ -53,7 +53,7 @@ LineLanes lanes_by_rates(std::span<const Bandwidth> rates) {
     return {};
   }
   const auto [least, most] = std::ranges::minmax(rates);
-  if (least >= scaled(most, kSlowLine)) {
+  if (least >= scaled(most, kSlowShare)) {
     return {};
   }
   const std::vector<std::uint32_t> loads = loads_by_rates(rates);

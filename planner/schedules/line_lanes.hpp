@@ -3,12 +3,12 @@
 //
 // Every rank owns as much of the buffer. If each line carried what its own members have, all would
 // wait for the slowest one: with one adapter of 12 instead of 25 for twice as long. So a line
-// carries in proportion to its rate, that of its slowest member, and what is more than that its
-// members lend to others: a lane is a part of what the members of one line own that a line carries.
-// With k groups lines then take (1 − 1/k) of the buffer over the sum of the rates, which is what a
-// group with a slow adapter on each slow line needs at least to take in all that it has not. What
-// members copy inside groups is not looked at: one whose adapter has more than what it can copy to
-// all others at once holds up the rest.
+// carries in proportion to its rate (uneven_lanes() of group_rings.hpp), and what is more than that
+// its members lend to others: a lane is a part of what the members of one line own that a line
+// carries. With k groups lines then take (1 − 1/k) of the buffer over the sum of the rates, which
+// is what a group with a slow adapter on each slow line needs at least to take in all that it has
+// not. What members copy inside groups is not looked at: one whose adapter has more than what it
+// can copy to all others at once holds up the rest.
 //
 // Loads are whole units, what is left of rounding down goes where it makes the least load for a
 // rate: so the largest load for a rate is the least that units allow.
@@ -37,8 +37,8 @@ inline constexpr std::uint32_t kLaneUnits = 1024;
 
 /// Each line carries what its own members have.
 LineLanes even_lanes(std::size_t lines);
-/// By the rates of lines, each line's own first; a line of rate 0 carries nothing. None where all
-/// rates are within 5 % of the best, or there is none above 0.
+/// By the rates of lines, each line's own first; a line of rate 0 carries nothing. None where no
+/// rate is slow (line_rates.hpp), or there is none above 0.
 LineLanes lanes_by_rates(std::span<const Bandwidth> rates);
 
 /// Lines carry as much, and own all of it.

@@ -12,6 +12,9 @@
 
 namespace rackrail::planner {
 
+/// What has less than this share of the best rate, on its line or of all lines, is slow.
+inline constexpr double kSlowShare = 0.95;
+
 /// By line, then group.
 using LineRates = std::vector<std::vector<Bandwidth>>;
 

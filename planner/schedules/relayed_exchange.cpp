@@ -19,7 +19,6 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr double kSlowPair = 0.95;   // of the best rate of a line
 constexpr double kWorthAWay = 1e-3;  // of a line's mean share
 constexpr double kUnitsOfRelayed = 1U << 28U;
 constexpr double kTimeOfRelayed = 0.999;  // of what exact weights would take, at least
@@ -68,7 +67,7 @@ class RelayedLines {
       rates.push_back(of_line.front());  // as much as the other group's
     }
     const Bandwidth best = *std::ranges::max_element(rates);
-    const auto is_slow = [&](std::size_t line) { return rates[line] < scaled(best, kSlowPair); };
+    const auto is_slow = [&](std::size_t line) { return rates[line] < scaled(best, kSlowShare); };
     PartLoads loads(topology_);
     for (std::size_t line = 0; line < count_; ++line) {
       for (std::size_t way = 0; way < count_; ++way) {

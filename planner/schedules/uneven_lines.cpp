@@ -12,7 +12,6 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr double kSlowOnLine = 0.95;   // of the best rate on a line
 constexpr double kWorthLeaves = 0.98;  // of the time of rings in equal shares
 // What a line with leaves takes, as simulated, over what its links do: at first leaves only send,
 // in the end they only receive.
@@ -60,7 +59,7 @@ class LineShares {
     const Bandwidth best = *std::ranges::max_element(rates);
     std::vector<std::size_t> slow;
     for (std::size_t group = 0; group < k_; ++group) {
-      if (rates[group] < scaled(best, kSlowOnLine)) {
+      if (rates[group] < scaled(best, kSlowShare)) {
         slow.push_back(group);
       }
     }

@@ -224,8 +224,10 @@ void Session::fail(const AbortReason& reason) {
 
 void Session::abandon(const AbortReason& reason) {
   {
+    // Where the job has ended before, that is the reason, and giving up a consequence.
+    const bool has_ended = client_.abort_reason().has_value();
     const std::lock_guard lock(executor_mutex_);
-    if (!abandoned_) {
+    if (!abandoned_ && !has_ended) {
       abandoned_ = reason.line;
     }
   }

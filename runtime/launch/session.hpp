@@ -129,8 +129,9 @@ class Session {
   /// Lets go of the executor and the other ranks, as when one of them was lost, without saying
   /// anything to the coordinator. Then only the coordinator may be asked.
   void disconnect() noexcept;
-  /// The best reason there is for a peer that was lost: that of abandon(), else the coordinator's,
-  /// if it has one. It is told what was seen here.
+  /// The best reason there is for a peer that was lost: that of abandon(), if the job had not ended
+  /// before, else the coordinator's, if it has one. If there is neither, it is told what was seen
+  /// here, and may answer.
   std::string reason_of_loss(const PeerLostError& seen_here);
 
  private:

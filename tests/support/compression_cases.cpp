@@ -38,15 +38,25 @@ plan::Workload random_workload(std::mt19937_64& random, int layers) {
   return workload;
 }
 
+planner::PlannerOptions options_of(const plan::Workload& workload, Bytes bucket_size,
+                                   double error_budget) {
+  planner::PlannerOptions options;
+  options.error_budget = error_budget;
+  options.compare_baselines = false;
+  options.bucket_size = bucket_size;
+  options.local_batch = workload.profiled_batch;
+  return options;
+}
+
 }  // namespace
 
 CompressionCase::CompressionCase(topology::Topology topology, plan::Workload workload,
-                                 Bytes bucket_size)
+                                 Bytes bucket_size, double error_budget)
     : topology_(std::move(topology)),
       workload_(std::move(workload)),
-      bucket_size_(bucket_size),
+      options_(options_of(workload_, bucket_size, error_budget)),
       costs_(sim::make_cost_model(topology_, {})),
-      candidates_(topology_, *costs_, {}),
+      candidates_(topology_, *costs_, options_),
       groups_(planner::group_tensors(workload_, bucket_size,
                                      planner::protected_tensors(workload_, true))),
       table_(planner::compression_table(
@@ -54,11 +64,12 @@ CompressionCase::CompressionCase(topology::Topology topology, plan::Workload wor
           candidates_, planner::ScheduleLoads(candidates_.all(), topology_))),
       timeline_(table_.problem) {}
 
-CompressionCase::CompressionCase(std::uint64_t seed, int layers)
-    : CompressionCase(std::mt19937_64(seed), layers) {}
+CompressionCase::CompressionCase(std::uint64_t seed, int layers, double error_budget)
+    : CompressionCase(std::mt19937_64(seed), layers, error_budget) {}
 
-CompressionCase::CompressionCase(std::mt19937_64&& random, int layers)
-    : CompressionCase{random_cluster(random), random_workload(random, layers), Bytes(1)} {}
+CompressionCase::CompressionCase(std::mt19937_64&& random, int layers, double error_budget)
+    : CompressionCase{random_cluster(random), random_workload(random, layers), Bytes(1),
+                      error_budget} {}
 
 Duration CompressionCase::simulated(const planner::Assignment& assignment, Order order) {
   plan::Plan plan;
@@ -86,10 +97,7 @@ Duration CompressionCase::simulated(const planner::Assignment& assignment, Order
 }
 
 Duration CompressionCase::planned(std::optional<plan::Codec> codec) {
-  planner::PlannerOptions options;
-  options.compare_baselines = false;
-  options.bucket_size = bucket_size_;
-  options.local_batch = workload_.profiled_batch;
+  planner::PlannerOptions options = options_;
   options.codec = std::move(codec);
   const plan::Plan plan = planner::make_plan(topology_, workload_, *costs_, options);
   return sim::simulate_step(plan, workload_, topology_, {}).estimate.step_time;

@@ -26,10 +26,12 @@ enum class Order : std::uint8_t {
 /// simulator.
 class CompressionCase {
  public:
-  CompressionCase(topology::Topology topology, plan::Workload workload, Bytes bucket_size);
+  CompressionCase(topology::Topology topology, plan::Workload workload, Bytes bucket_size,
+                  double error_budget = planner::PlannerOptions{}.error_budget);
   /// Two racks of two hosts with a network from twice as fast to ten times slower than the shipped
   /// one, and a model of so many layers at random, each a bucket.
-  CompressionCase(std::uint64_t seed, int layers);
+  CompressionCase(std::uint64_t seed, int layers,
+                  double error_budget = planner::PlannerOptions{}.error_budget);
   CompressionCase(const CompressionCase&) = delete;  // parts refer to one another
   CompressionCase& operator=(const CompressionCase&) = delete;
   CompressionCase(CompressionCase&&) = delete;
@@ -45,11 +47,11 @@ class CompressionCase {
   Duration planned(std::optional<plan::Codec> codec = std::nullopt);
 
  private:
-  CompressionCase(std::mt19937_64&& random, int layers);
+  CompressionCase(std::mt19937_64&& random, int layers, double error_budget);
 
   topology::Topology topology_;
   plan::Workload workload_;
-  Bytes bucket_size_;
+  planner::PlannerOptions options_;
   std::unique_ptr<plan::CostModel> costs_;
   planner::CandidateSet candidates_;
   std::vector<planner::TensorGroup> groups_;

@@ -96,6 +96,16 @@ TEST_CASE("links carry what the joint optimum has them carry") {
   CHECK(passes_by);
 }
 
+TEST_CASE("where one size is looked at rings past slow members have as much as a plan may") {
+  const Topology topology = test::boxes_with_slow_nics(9, {{0, 0, 12}});
+  topology::Router router(topology);
+  ScheduleRequest request = test::request_of(topology, router);
+  request.most_transfers = 10;
+  CHECK(bypass_ring_forms(request).empty());
+  request.is_of_one_size = true;
+  CHECK_FALSE(bypass_ring_forms(request).empty());
+}
+
 TEST_CASE("past a member that is slower by little goes what a rate leaves it") {
   // 15 of 25: what passes it by has 10, of a NIC that two flows share.
   const Topology topology = test::boxes_with_slow_nics(9, {{0, 0, 15}});

@@ -142,6 +142,21 @@ TEST_CASE("what trees on grids are like is known before they are made") {
       check_shape(form, topology);
     }
   }
+  // Where one size is looked at there are more rounds on a large grid. None is made here.
+  const Topology large = shuffled_grid({{32, false}, {32, false}});
+  topology::Router ways(large);
+  ScheduleRequest request{.topology = large, .router = ways, .codecs = {}, .most_rounds = 256};
+  const auto most = [&] {
+    std::int64_t transfers = 0;
+    for (const CollectiveForm& form : grid_tree_forms(grid_of(large), request)) {
+      transfers = std::max(transfers, form.shape().transfers);
+    }
+    return transfers;
+  };
+  const std::int64_t of_plan = most();
+  CHECK(of_plan <= static_cast<std::int64_t>(kMostPlannedTransfers));
+  request.is_of_one_size = true;
+  CHECK(most() > 3 * of_plan);
   // Halves are as good on a torus.
   const Topology torus = shuffled_grid({{5, true}, {7, true}});
   topology::Router router(torus);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
 #include "tests/support/clusters.hpp"
@@ -197,9 +198,17 @@ TEST_CASE("what rings along uneven lanes are like is known before they are made"
     topology::Router router(topology);
     const ScheduleRequest request{
         .topology = topology, .router = router, .codecs = {}, .most_transfers = 10'000};
-    for (const Collective what : kHalves) {
+    const std::size_t lines = ring_lines(tier_groups(topology));
+    for (const Collective what : kAll) {
       const auto forms = group_ring_forms(what, request);
-      REQUIRE(forms.size() > 6);  // even ones too
+      const auto has = [&](const LineLanes& lanes) {
+        const auto graph = make_group_rings(what, request, 1, RingWays::kOne, lanes);
+        return std::ranges::any_of(forms, [&](const CollectiveForm& form) {
+          return std::ranges::equal(form.graph().chunk_weights(), graph.chunk_weights());
+        });
+      };
+      CHECK(has(uneven_lanes(what, request)));
+      CHECK(has(even_lanes(lines)));
       for (const CollectiveForm& form : forms) {
         check_shape(form, topology);
       }
@@ -211,15 +220,16 @@ TEST_CASE("along uneven lanes a box with a slow NIC has all its NICs full") {
   const Topology topology = test::rails_with_slow_nic(4, 12);
   topology::Router router(topology);
   const ScheduleRequest request{topology, router, {}};
-  for (const Collective what : kHalves) {
+  for (const Collective what : kAll) {
+    const int halves = what == Collective::kAllReduce ? 2 : 1;
     const auto seconds = [&](const LineLanes& lanes) {
       const auto graph = make_group_rings(what, request, 2, RingWays::kOne, lanes);
       return plan::alpha_beta(graph, topology).seconds_per_element;
     };
-    const double bound = 4.0 * 3 / 4 / (7 * 25e9 + 12e9);
+    const double bound = halves * 4.0 * 3 / 4 / (7 * 25e9 + 12e9);
     CHECK(seconds(uneven_lanes(what, request)) >= bound * (1 - 1e-9));
     CHECK(seconds(uneven_lanes(what, request)) <= 1.001 * bound);
-    CHECK(seconds({}) == Approx(4.0 * 3 / 4 / 8 / 12e9));  // each line as much
+    CHECK(seconds({}) == Approx(halves * 4.0 * 3 / 4 / 8 / 12e9));  // each line as much
   }
 }
 
@@ -230,8 +240,26 @@ TEST_CASE("between boxes that are alike and between two boxes lanes are even") {
   };
   CHECK(lanes(test::boxes(4, 8), Collective::kAllGather).empty());
   CHECK(lanes(test::rails_with_slow_diagonal(), Collective::kAllGather).empty());
-  CHECK(lanes(test::rails_with_slow_nic(3, 12), Collective::kAllReduce)[0].size() == 1);  // its own
   CHECK(lanes(test::rails_with_slow_nic(2, 12), Collective::kAllGather).empty());
+}
+
+TEST_CASE("of an all-reduce lines carry in proportion to their rates, and none is lent") {
+  const Topology topology = test::rails_with_slow_nic(3, 12);
+  topology::Router router(topology);
+  const ScheduleRequest request{topology, router, {}};
+  const LineLanes lanes = uneven_lanes(Collective::kAllReduce, request);
+  REQUIRE(lanes.size() == 8);
+  for (std::size_t line = 0; line < lanes.size(); ++line) {
+    REQUIRE(lanes[line].size() == 1);
+    CHECK(lanes[line][0].owner == line);
+    CHECK(lanes[line][0].weight ==
+          Approx(kLaneUnits * 8 * (line == 0 ? 12 : 25) / 187.0).margin(1));
+  }
+  const auto make = [&](const LineLanes& along) {
+    return make_group_rings(Collective::kAllReduce, request, 1, RingWays::kOne, along);
+  };
+  CHECK_THROWS_AS(make(uneven_lanes(Collective::kAllGather, request)), PlanError);
+  CHECK_THROWS_AS(make(even_lanes(7)), PlanError);
 }
 
 TEST_CASE("there are no rings of groups without groups, or with a codec that loses at each hop") {
