@@ -109,6 +109,22 @@ TEST_CASE("choices by the timeline and plans are near the best of all by simulat
   CHECK(near >= kCases * 95 / 100);
 }
 
+TEST_CASE("plans are near the best of all where sparsification may be chosen, too") {
+  constexpr double kAnyError = 1;
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    CAPTURE(seed);
+    test::CompressionCase one(seed, 3, kAnyError);
+    const auto& uniform = one.table().uniform;
+    for (const char* name : {"topk", "fp32 inside, topk across", "randomk"}) {
+      CHECK(std::ranges::count(uniform, name, &CompressionTable::Uniform::name) == 1);
+    }
+    const test::CompressionByForce found = test::by_force(one);
+    // Two layers are protected: FP32 and FP16, the third one is not.
+    CHECK(found.assignments == 3 * 3 * uniform.size());
+    check_plan(found);
+  }
+}
+
 TEST_CASE("plans are near the best of all where no uniform choice is") {
   for (const std::uint64_t seed : kNoUniformIsNear) {
     CAPTURE(seed);
