@@ -96,12 +96,13 @@ bool has_bounds(const CollectiveCase& c) {
   return c.simulation.multipath == sim::Multipath::kPinned && c.simulation.disturbances.empty();
 }
 
-/// Whether a form in slices as given is known to take no less time, which is found out sooner than
+/// Whether a form in such slices is known to take no less time, which is found out sooner than
 /// how long it takes.
-bool is_no_faster(const planner::CollectiveForm& form, const CollectiveCase& c, Duration time) {
+bool is_no_faster(const planner::CollectiveForm& form, const CollectiveCase& c,
+                  std::int64_t slice_elements, Duration time) {
   const auto& bound = form.shape().bound;
   return (has_bounds(c) && bound && bound->at_least(c.elements) >= time) ||
-         !c.costs.exact_collective_time_below(form.graph(), c.elements, *c.slice_elements, time);
+         !c.costs.exact_collective_time_below(form.graph(), c.elements, slice_elements, time);
 }
 
 /// Why the family cannot be used here, if so.
@@ -137,29 +138,30 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
   }
   // Where links let bursts pass at once, costs are those of one of many in a row.
   const bool is_comparable = topology::longest_burst_time(c.cluster) == Duration();
-  if (c.slice_elements) {
-    topology::Router router = planner::make_router(c.cluster);
-    const std::vector<planner::CollectiveForm> forms =
-        planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
-    for (std::size_t i = 0; i < forms.size(); ++i) {
-      progress(static_cast<double>(i) / static_cast<double>(forms.size()));
-      if (!fastest || !is_comparable || !is_no_faster(forms[i], c, fastest->result.time)) {
-        simulate(forms[i].shared_graph(), *c.slice_elements);
-      }
+  if (!c.slice_elements) {
+    const auto found = planner::fastest_collective(
+        family,
+        {.what = c.what,
+         .elements = c.elements,
+         .topology = c.cluster,
+         .codecs = c.codecs,
+         .costs = c.costs,
+         .has_bounds = has_bounds(c)},
+        fastest && is_comparable ? std::optional(fastest->result.time) : std::nullopt);
+    if (found) {
+      simulate(found->graph, found->slice_elements);
     }
-    return std::nullopt;
   }
-  const auto found = planner::fastest_collective(
-      family,
-      {.what = c.what,
-       .elements = c.elements,
-       .topology = c.cluster,
-       .codecs = c.codecs,
-       .costs = c.costs,
-       .has_bounds = has_bounds(c)},
-      fastest && is_comparable ? std::optional(fastest->result.time) : std::nullopt);
-  if (found) {
-    simulate(found->graph, found->slice_elements);
+  // What was found is by times that are not exact on many ranks, so that these may be faster.
+  const std::int64_t slice = c.slice_elements.value_or(kUsualSlice.count() / kBytesPerElement);
+  topology::Router router = planner::make_router(c.cluster);
+  const std::vector<planner::CollectiveForm> forms =
+      planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
+  for (std::size_t i = 0; i < forms.size(); ++i) {
+    progress(static_cast<double>(i) / static_cast<double>(forms.size()));
+    if (!fastest || !is_comparable || !is_no_faster(forms[i], c, slice, fastest->result.time)) {
+      simulate(forms[i].shared_graph(), slice);
+    }
   }
   return std::nullopt;
 }
