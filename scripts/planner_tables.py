@@ -147,7 +147,7 @@ def budget_cells(case, figures):
     over = figures["step_time_s"] / figures["whole_step_time_s"] - 1
     core = f"{figures['cpu_s']:.1f} s" if "cpu_s" in figures else ""
     return (f"`{cluster}`, `{workload}`", f"{figures['ranks']:,}", budget,
-            f"{figures['wall_s']:.1f} s", core,
+            f"{figures['wall_s']:.2f} s", core,
             "yes" if figures["was_stopped"] else "no",
             f"{1e3 * figures['step_time_s']:.1f} ms", f"{100 * over:+.1f} %",
             verdict(figures["wall_s"] <= figures["budget_s"] * MOST_OVER_BUDGET))

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,16 +18,12 @@ class ExactRemoval {
 
   void remove(Vertex via, Ways ways) {
     if (ways == Ways::kMany) {
-      split_shares(via);
+      split_all(via, ways_through(via, Shares::kInProportion));
     }
-    const std::vector<Arc> inputs(network_.into(via).begin(), network_.into(via).end());
-    for (const auto& [from, in] : inputs) {
-      const std::vector<Arc> outputs(network_.out_of(via).begin(), network_.out_of(via).end());
-      for (const auto& [to, out] : outputs) {
-        if (to != from) {
-          split_at_most(from, via, to, in);
-        }
-      }
+    split_all(via, ways_through(via, Shares::kMost));
+    // What was given back on one way is left for another.
+    for (const auto& [from, to, units] : ways_through(via, Shares::kAny)) {
+      split_at_most(from, via, to, units);
     }
     for (const auto& [from, units] : network_.into(via)) {
       check_.change(from, via, -units);
@@ -41,25 +38,75 @@ class ExactRemoval {
 
  private:
   using Arc = std::pair<Vertex, std::int64_t>;
+  struct Way {
+    Vertex from = 0;
+    Vertex to = 0;
+    std::int64_t units = 0;
+  };
 
-  /// To each pair in proportion to what it has at both ends; what is not whole is left, in turns
-  /// that begin elsewhere for every input.
-  void split_shares(Vertex via) {
+  enum class Shares : std::uint8_t {
+    kInProportion,  ///< to what both ends have; what is not whole is left
+    kMost,          ///< what those before leave
+    kAny,           ///< of the input, whatever others have
+  };
+
+  /// Of each input to each output; of those in proportion each input begins at another output.
+  std::vector<Way> ways_through(Vertex via, Shares shares) const {
     const std::vector<Arc> inputs(network_.into(via).begin(), network_.into(via).end());
     const std::vector<Arc> outputs(network_.out_of(via).begin(), network_.out_of(via).end());
     std::int64_t all = 0;
+    std::vector<std::int64_t> left;  // by output
     for (const auto& [to, units] : outputs) {
       all += units;
+      left.push_back(units);
     }
+    std::vector<Way> ways;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto [from, in] = inputs[i];
+      std::int64_t left_in = in;
       for (std::size_t o = 0; o < outputs.size(); ++o) {
-        const auto [to, out] = outputs[(i + o) % outputs.size()];
-        if (to != from) {
-          split_at_most(from, via, to, std::max<std::int64_t>(1, in * out / all));
+        const std::size_t output = shares == Shares::kInProportion ? (i + o) % outputs.size() : o;
+        const auto [to, out] = outputs[output];
+        std::int64_t units = in;
+        if (shares != Shares::kAny) {
+          units = std::min(left_in, left[output]);
+        }
+        if (shares == Shares::kInProportion) {
+          units = std::min(units, std::max<std::int64_t>(1, in * out / all));
+        }
+        if (to != from && units > 0) {
+          ways.push_back({from, to, units});
+          left_in -= units;
+          left[output] -= units;
         }
       }
     }
+    return ways;
+  }
+
+  /// One after the other, but looked at together: where all of them leave every terminal enough, so
+  /// does each, and that is often so.
+  void split_all(Vertex via, std::span<const Way> ways) {
+    if (ways.size() <= 1) {
+      for (const auto& [from, to, units] : ways) {
+        split_at_most(from, via, to, units);
+      }
+      return;
+    }
+    for (const auto& [from, to, units] : ways) {
+      change(from, via, to, units);
+    }
+    if (check_.is_met()) {
+      for (const auto& [from, to, units] : ways) {
+        network_.split(from, via, to, units);
+      }
+      return;
+    }
+    for (const auto& [from, to, units] : ways) {
+      change(from, via, to, -units);
+    }
+    split_all(via, ways.first(ways.size() / 2));
+    split_all(via, ways.subspan(ways.size() / 2));
   }
 
   void split_at_most(Vertex from, Vertex via, Vertex to, std::int64_t limit) {
