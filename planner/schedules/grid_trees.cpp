@@ -34,7 +34,7 @@ constexpr std::uint32_t kFinerSlices = 2;
 // A tree's pieces in a round are few where trees are: so many times the hops of the longest way
 // they may be at least, for which rounds grow, or links wait too long for the first.
 constexpr double kRoundsByHops = 0.8;
-// Of a graph that is looked at for one size alone, and not stored. On 32 x 32 it takes some 4 GB.
+// Of a graph that is looked at for one size alone, and not stored. On 32 x 32 it takes 6 GB.
 constexpr std::uint64_t kMostTransfersOfTrees = std::uint64_t{1} << 24U;
 
 /// An arc of a tree, away from its root.
