@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,12 +19,15 @@ class ExactRemoval {
 
   void remove(Vertex via, Ways ways) {
     if (ways == Ways::kMany) {
-      split_all(via, ways_through(via, Shares::kInProportion));
+      split_all(via, shares_of(via));
     }
-    split_all(via, ways_through(via, Shares::kMost));
-    // What was given back on one way is left for another.
-    for (const auto& [from, to, units] : ways_through(via, Shares::kAny)) {
-      split_at_most(from, via, to, units);
+    const std::vector<Arc> inputs(network_.into(via).begin(), network_.into(via).end());
+    for (const auto& [from, in] : inputs) {
+      std::vector<Way> all;
+      for (const auto& [to, out] : network_.out_of(via)) {
+        all.push_back({from, to, in});
+      }
+      split_all(via, all);
     }
     for (const auto& [from, units] : network_.into(via)) {
       check_.change(from, via, -units);
@@ -38,83 +42,80 @@ class ExactRemoval {
 
  private:
   using Arc = std::pair<Vertex, std::int64_t>;
+  /// Through a switch, of at most so many units.
   struct Way {
     Vertex from = 0;
     Vertex to = 0;
     std::int64_t units = 0;
   };
 
-  enum class Shares : std::uint8_t {
-    kInProportion,  ///< to what both ends have; what is not whole is left
-    kMost,          ///< what those before leave
-    kAny,           ///< of the input, whatever others have
-  };
-
-  /// Of each input to each output; of those in proportion each input begins at another output.
-  std::vector<Way> ways_through(Vertex via, Shares shares) const {
+  /// Of each pair in proportion to what it has at both ends; what is not whole is left, in turns
+  /// that begin elsewhere for every input.
+  std::vector<Way> shares_of(Vertex via) const {
     const std::vector<Arc> inputs(network_.into(via).begin(), network_.into(via).end());
     const std::vector<Arc> outputs(network_.out_of(via).begin(), network_.out_of(via).end());
     std::int64_t all = 0;
-    std::vector<std::int64_t> left;  // by output
     for (const auto& [to, units] : outputs) {
       all += units;
-      left.push_back(units);
     }
     std::vector<Way> ways;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto [from, in] = inputs[i];
-      std::int64_t left_in = in;
       for (std::size_t o = 0; o < outputs.size(); ++o) {
-        const std::size_t output = shares == Shares::kInProportion ? (i + o) % outputs.size() : o;
-        const auto [to, out] = outputs[output];
-        std::int64_t units = in;
-        if (shares != Shares::kAny) {
-          units = std::min(left_in, left[output]);
-        }
-        if (shares == Shares::kInProportion) {
-          units = std::min(units, std::max<std::int64_t>(1, in * out / all));
-        }
-        if (to != from && units > 0) {
-          ways.push_back({from, to, units});
-          left_in -= units;
-          left[output] -= units;
-        }
+        const auto [to, out] = outputs[(i + o) % outputs.size()];
+        ways.push_back({from, to, std::max<std::int64_t>(1, in * out / all)});
       }
     }
     return ways;
   }
 
-  /// One after the other, but looked at together: where all of them leave every terminal enough, so
-  /// does each, and that is often so.
-  void split_all(Vertex via, std::span<const Way> ways) {
-    if (ways.size() <= 1) {
-      for (const auto& [from, to, units] : ways) {
-        split_at_most(from, via, to, units);
+  /// What arcs have for them, one after the other.
+  std::vector<Way> possible(Vertex via, std::span<const Way> ways) const {
+    std::unordered_map<Vertex, std::int64_t> into;
+    std::unordered_map<Vertex, std::int64_t> out_of;
+    std::vector<Way> found;
+    for (const auto& [from, to, limit] : ways) {
+      std::int64_t& in = into.try_emplace(from, network_.capacity(from, via)).first->second;
+      std::int64_t& out = out_of.try_emplace(to, network_.capacity(via, to)).first->second;
+      const std::int64_t units = std::min({limit, in, out});
+      if (to != from && units > 0) {
+        found.push_back({from, to, units});
+        in -= units;
+        out -= units;
       }
+    }
+    return found;
+  }
+
+  /// As much of each, in turn, as leaves every terminal enough. They are looked at together: where
+  /// that is so of all of them, it is of each, and it often is.
+  void split_all(Vertex via, std::span<const Way> ways) {
+    const std::vector<Way> together = possible(via, ways);
+    if (together.empty()) {
       return;
     }
-    for (const auto& [from, to, units] : ways) {
+    if (ways.size() == 1) {
+      split_at_most(together.front(), via);
+      return;
+    }
+    for (const auto& [from, to, units] : together) {
       change(from, via, to, units);
     }
     if (check_.is_met()) {
-      for (const auto& [from, to, units] : ways) {
+      for (const auto& [from, to, units] : together) {
         network_.split(from, via, to, units);
       }
       return;
     }
-    for (const auto& [from, to, units] : ways) {
+    for (const auto& [from, to, units] : together) {
       change(from, via, to, -units);
     }
     split_all(via, ways.first(ways.size() / 2));
     split_all(via, ways.subspan(ways.size() / 2));
   }
 
-  void split_at_most(Vertex from, Vertex via, Vertex to, std::int64_t limit) {
-    const std::int64_t most =
-        std::min({limit, network_.capacity(from, via), network_.capacity(via, to)});
-    if (most == 0) {
-      return;
-    }
+  void split_at_most(const Way& way, Vertex via) {
+    const auto& [from, to, most] = way;
     change(from, via, to, most);
     const std::int64_t too_many = std::min(most, check_.deficit(most));
     change(from, via, to, -too_many);
