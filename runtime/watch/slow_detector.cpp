@@ -390,6 +390,24 @@ Bandwidth SlowDetector::slow_rate(const Strand& strand) const {
       std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(by_growth, by_bytes))));
 }
 
+/// What a strand has that more gets through than was assumed.
+Bandwidth SlowDetector::faster_rate(const Strand& strand) const {
+  return is_limited_elsewhere(strand) ? most_planned(strand)
+                                      : Bandwidth(static_cast<std::int64_t>(
+                                            strand_rate(strand, /*before=*/false) / efficiency()));
+}
+
+/// Whether nothing else was blamed together with its links: then none of them is found out.
+bool SlowDetector::has_all_blamed(const Strand& strand) const {
+  return std::ranges::all_of(strand.links, [&](LinkId link) {
+    const auto together = blamed_with_.find(link);
+    return together == blamed_with_.end() ||
+           std::ranges::all_of(together->second, [&](LinkId other) {
+             return std::ranges::binary_search(strand.links, other);
+           });
+  });
+}
+
 // ---- findings ----
 
 bool SlowDetector::is_slow(LinkId link) const {
@@ -496,15 +514,12 @@ SlowFinding SlowDetector::conclude(std::uint32_t step) {
   }
   complete_cables(finding.links);
   for (const std::size_t s : suspicion_.faster) {
-    const double rate = strand_rate(strands_[s], /*before=*/false) / efficiency();
-    finding.links.push_back({strands_[s].links,
-                             is_limited_elsewhere(strands_[s])
-                                 ? most_planned(strands_[s])
-                                 : Bandwidth(static_cast<std::int64_t>(rate)),
-                             true});
+    finding.links.push_back({strands_[s].links, faster_rate(strands_[s]), true});
   }
   for (const std::size_t s : suspicion_.cleared) {
-    finding.links.push_back({strands_[s].links, most_planned(strands_[s]), true});
+    const Strand& strand = strands_[s];
+    finding.links.push_back(
+        {strand.links, has_all_blamed(strand) ? faster_rate(strand) : most_planned(strand), true});
   }
   for (LinkFinding& found : finding.links) {
     for (const LinkId link : found.links) {
@@ -513,6 +528,9 @@ SlowFinding SlowDetector::conclude(std::uint32_t step) {
         rates_.erase(link);
       } else {
         rates_[link] = found.is_back ? found.rate : std::min(found.rate, assumed(link));
+      }
+      if (!found.is_back) {
+        blamed_with_[link] = found.links;
       }
     }
   }

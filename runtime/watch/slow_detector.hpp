@@ -33,8 +33,10 @@
 // faster than in the reference. What gets through it then is its rate, or less than that where the
 // pairs are limited by another link: so then it is taken for what was planned. One that was blamed
 // together with the right one is found out when a pair alone gets far more through it than is
-// assumed. A rank is well again when its time per sample has shrunk against that of the ranks that
-// were well all along: that the whole machine has become faster changes nothing of how slow it is.
+// assumed; where all that were blamed are still used together, what gets through is their rate, and
+// that of before was too low. A rank is well again when its time per sample has shrunk against that
+// of the ranks that were well all along: that the whole machine has become faster changes nothing
+// of how slow it is.
 //
 // Another batch. A slow rank that a plan has given another batch may take longer for it than its
 // factor says, or less (slow_ranks.hpp). Once the epoch has a reference that is a finding, too; a
@@ -168,6 +170,8 @@ class SlowDetector {
   double strand_rate(const Strand& strand, bool before) const;
   double efficiency() const;
   Bandwidth slow_rate(const Strand& strand) const;
+  Bandwidth faster_rate(const Strand& strand) const;
+  bool has_all_blamed(const Strand& strand) const;
   std::vector<LinkId> blamed(const Strand& strand) const;
   bool is_slow(LinkId link) const;
   std::optional<LinkId> opposite(LinkId link) const;
@@ -178,6 +182,7 @@ class SlowDetector {
   const DetectorOptions options_;
   std::vector<Rank> ranks_;
   std::map<LinkId, Bandwidth> rates_;
+  std::map<LinkId, std::vector<LinkId>> blamed_with_;  ///< of links once found slow, themselves too
   SlowRanks slow_ranks_;
   bool is_new_batch_ = false;  ///< of this epoch, whose reference is not held against it yet
   std::size_t refined_ = 0;    ///< times in a row

@@ -442,6 +442,26 @@ TEST_CASE("links that were blamed with the slow one are cleared once others use 
   CHECK(job.detector.rates().contains(job.link_of("core", "rack1-tor")));
 }
 
+TEST_CASE("a slow link whose rate was taken for too low is not taken for well") {
+  Job job(ring());
+  CHECK(job.is_quiet_for(kSteady));
+  job.set_rate("rack0-tor", "core", 0.1);
+  const SlowFinding slow = job.find().second;
+  REQUIRE(slow.links.size() == 1);
+  // As where the first steps after the change were longer than those that follow.
+  job.set_rate("rack0-tor", "core", 0.2);
+  job.restart();
+  const int settled = 8;  // steps without a reference
+  CHECK(job.is_quiet_for(settled - 1));
+  const SlowFinding found = job.find().second;
+  REQUIRE(found.links.size() == 1);
+  CHECK(found.links[0].links == slow.links[0].links);
+  CHECK(found.links[0].is_back);
+  const LinkId uplink = job.link_of("rack0-tor", "core");
+  CHECK(rate_of(found.links[0]) == Approx(job.rates[uplink.index()]).epsilon(0.1));
+  CHECK(job.detector.rates().size() == slow.links[0].links.size());
+}
+
 TEST_CASE("only whole steps of the epoch's ranks count") {
   Job job(hierarchical());
   StepMeasurement one{.rank = Rank(0),
