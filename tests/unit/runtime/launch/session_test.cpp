@@ -265,6 +265,7 @@ TEST_CASE("a rank that is lost while others wait to take up a plan ends their wa
   constexpr std::size_t kRanks = 3;
   const plan::Plan first = plan_of(ring(kRanks), {100}, 1024);
   std::vector<std::string> said(kRanks);
+  std::vector<std::string> after(kRanks);
   Job job(kRanks);
   const auto run = [&] {
     job.run(first, [&](Rank rank, Session& session) {
@@ -275,6 +276,9 @@ TEST_CASE("a rank that is lost while others wait to take up a plan ends their wa
         session.adopt(plan_of(star(kRanks), {100}, 1024));
       } catch (const PeerLostError& error) {
         said[rank.index()] = error.what();
+        // Giving up is a consequence then.
+        session.abandon({"it has had enough", false});
+        after[rank.index()] = session.reason_of_loss(error);
         throw;
       }
     });
@@ -282,6 +286,7 @@ TEST_CASE("a rank that is lost while others wait to take up a plan ends their wa
   CHECK_THROWS_AS(run(), PeerLostError);
   CHECK_THAT(said[0], Catch::StartsWith("rank 1 ") && Catch::Contains("was lost"));
   CHECK(said[2] == said[0]);
+  CHECK(after == said);
 }
 
 TEST_CASE("a rank that gives up ends its own waiting and that of the others") {
