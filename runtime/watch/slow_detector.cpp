@@ -390,20 +390,31 @@ Bandwidth SlowDetector::slow_rate(const Strand& strand) const {
       std::max<std::int64_t>(1, static_cast<std::int64_t>(std::min(by_growth, by_bytes))));
 }
 
-/// What a strand has that more gets through than was assumed.
+/// What a strand has that more gets through than was assumed: at least what one pair gets, however
+/// long another takes that is held up elsewhere.
 Bandwidth SlowDetector::faster_rate(const Strand& strand) const {
-  return is_limited_elsewhere(strand) ? most_planned(strand)
-                                      : Bandwidth(static_cast<std::int64_t>(
-                                            strand_rate(strand, /*before=*/false) / efficiency()));
+  const Bandwidth most = most_planned(strand);
+  if (is_limited_elsewhere(strand)) {
+    return most;
+  }
+  double rate = strand_rate(strand, /*before=*/false);
+  for (const RankPair& ranks : strand.pairs) {
+    const Pair& pair = pairs_.at(ranks);
+    if (pair.bytes.now() >= kManyBytes) {
+      rate = std::max(rate, 1 / pair.time.now());
+    }
+  }
+  return std::min(most, Bandwidth(static_cast<std::int64_t>(rate / efficiency())));
 }
 
-/// Whether nothing else was blamed together with its links: then none of them is found out.
+/// Whether nothing that is still assumed to be slow was blamed together with its links: then none
+/// of them is found out.
 bool SlowDetector::has_all_blamed(const Strand& strand) const {
   return std::ranges::all_of(strand.links, [&](LinkId link) {
     const auto together = blamed_with_.find(link);
     return together == blamed_with_.end() ||
            std::ranges::all_of(together->second, [&](LinkId other) {
-             return std::ranges::binary_search(strand.links, other);
+             return !rates_.contains(other) || std::ranges::binary_search(strand.links, other);
            });
   });
 }
@@ -526,10 +537,11 @@ SlowFinding SlowDetector::conclude(std::uint32_t step) {
       const bool is_as_planned = found.is_back && found.rate >= scaled(planned(link), kAsPlanned);
       if (is_as_planned || found.rate >= planned(link)) {
         rates_.erase(link);
+        blamed_with_.erase(link);
       } else {
         rates_[link] = found.is_back ? found.rate : std::min(found.rate, assumed(link));
       }
-      if (!found.is_back) {
+      if (!found.is_back && rates_.contains(link)) {
         blamed_with_[link] = found.links;
       }
     }

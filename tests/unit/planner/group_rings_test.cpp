@@ -207,6 +207,7 @@ TEST_CASE("what rings along uneven lanes are like is known before they are made"
           return std::ranges::equal(form.graph().chunk_weights(), graph.chunk_weights());
         });
       };
+      REQUIRE_FALSE(uneven_lanes(what, request).empty());
       CHECK(has(uneven_lanes(what, request)));
       CHECK(has(even_lanes(lines)));
       for (const CollectiveForm& form : forms) {

@@ -462,6 +462,26 @@ TEST_CASE("a slow link whose rate was taken for too low is not taken for well") 
   CHECK(job.detector.rates().size() == slow.links[0].links.size());
 }
 
+TEST_CASE("a link that is still slow is not taken for well once those blamed with it are") {
+  Job job(ring());
+  CHECK(job.is_quiet_for(kSteady));
+  job.set_rate("rack0-tor", "core", 0.1);
+  CHECK(job.find().second.links.size() == 1);
+  job.pairs = hierarchical();
+  job.restart();
+  const int settled = 8;  // steps without a reference
+  CHECK(job.is_quiet_for(settled - 1));
+  CHECK(job.find().second.links.size() == 2);  // the links of hosts
+  job.set_rate("rack0-tor", "core", 0.5);
+  job.restart();
+  CHECK(job.is_quiet_for(settled - 1));
+  const SlowFinding found = job.find().second;
+  REQUIRE(found.links.size() == 1);
+  const LinkId uplink = job.link_of("rack0-tor", "core");
+  CHECK(rate_of(found.links[0]) == Approx(job.rates[uplink.index()]).epsilon(0.1));
+  CHECK(job.detector.rates().contains(uplink));
+}
+
 TEST_CASE("only whole steps of the epoch's ranks count") {
   Job job(hierarchical());
   StepMeasurement one{.rank = Rank(0),
