@@ -28,8 +28,7 @@ constexpr std::size_t kMostSliced = 3;  // series whose best form is tried in sl
 constexpr double kWorthSlicing = 1.05;  // of the time of the best: what slices may save
 constexpr double kWorthFinerRounds = 0.998;
 constexpr int kPatience = 2;
-constexpr double kWorthAnotherForm = 0.995;  // of the time of the best so far
-constexpr double kMayBeFaster = 1.01;        // of the best by times that are not exact
+constexpr double kMayBeFaster = 1.01;  // of the best by times that are not exact
 
 std::int64_t largest_transfer(const FormShape& form, std::int64_t elements) {
   return static_cast<std::int64_t>(std::ceil(form.largest_share * static_cast<double>(elements)));
@@ -194,12 +193,12 @@ std::size_t DivisionSearch::first_form(std::size_t series, std::int64_t elements
 
 bool DivisionSearch::is_ruled_out(const FormShape& form, std::int64_t elements,
                                   std::optional<Duration> known,
-                                  const std::optional<DividedCollective>& best) {
+                                  const std::optional<DividedCollective>& best) const {
   if (!form.bound) {
     return false;
   }
   const Duration least = form.bound->at_least(elements);
-  return (known && least >= *known) || (best && least >= scaled(best->time, kWorthAnotherForm));
+  return (known && least >= *known) || (best && least >= scaled(best->time, slices_.another_form));
 }
 
 std::optional<DividedCollective> DivisionSearch::search_series(
@@ -241,7 +240,7 @@ bool DivisionSearch::may_pass_by_slices(const DividedCollective& whole, std::int
 std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
     DividedCollective best, std::int64_t elements, const TimeBelow& time) const {
   const FormShape& shape = forms_[best.form];
-  if (shape.bound && shape.bound->at_least(elements) >= scaled(best.time, kWorthAnotherForm)) {
+  if (shape.bound && shape.bound->at_least(elements) >= scaled(best.time, slices_.another_form)) {
     return {best, shape.slices};
   }
   const std::int64_t transfer = largest_transfer(shape, elements);

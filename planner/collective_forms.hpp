@@ -30,15 +30,19 @@ inline constexpr std::int64_t kMostMessages = 200'000;
 /// How finely transfers are cut into slices.
 struct SliceSearch {
   std::int64_t most_messages = kMostMessages;
-  std::int64_t factor = 4;   ///< between the numbers of cuts that are tried
-  double worthwhile = 0.98;  ///< times the time so far: with more, no finer ones are tried
+  std::int64_t factor = 4;      ///< between the numbers of cuts that are tried
+  double worthwhile = 0.98;     ///< times the time so far: with more, no finer ones are tried
+  double another_form = 0.995;  ///< times the time so far: forms whose bound is above are left out
   /// Transfers of forms, those that series were left before too, that are simulated all the same at
   /// the end: of small buffers on few ranks, then, nothing is missed.
   std::size_t most_left_out = 0;
 };
 /// Where one size is looked at, not a table of them.
-inline constexpr SliceSearch kSlicesOfOneSize{
-    .most_messages = 600'000, .factor = 2, .worthwhile = 0.995, .most_left_out = 100'000};
+inline constexpr SliceSearch kSlicesOfOneSize{.most_messages = 600'000,
+                                              .factor = 2,
+                                              .worthwhile = 0.995,
+                                              .another_form = 0.998,
+                                              .most_left_out = 100'000};
 
 struct FormOptions {
   bool may_have_rates = true;  ///< routes
@@ -107,9 +111,8 @@ class DivisionSearch {
   /// At the next smaller size, if there is one.
   const Known* known_below(std::int64_t elements) const;
   std::size_t first_form(std::size_t series, std::int64_t elements) const;
-  static bool is_ruled_out(const FormShape& form, std::int64_t elements,
-                           std::optional<Duration> known,
-                           const std::optional<DividedCollective>& best);
+  bool is_ruled_out(const FormShape& form, std::int64_t elements, std::optional<Duration> known,
+                    const std::optional<DividedCollective>& best) const;
   /// The best of a series in whole transfers, none where all of it is ruled out.
   std::optional<DividedCollective> search_series(
       std::size_t series, std::int64_t elements, const TimeBelow& time,
