@@ -17,6 +17,7 @@ AccessOrder::AccessOrder(const TransferGraph& graph, ProblemList& problems, std:
       problems_(problems),
       first_steps_(first_steps),
       ranks_(graph.rank_count()),
+      places_(graph.transfers().size()),
       source_seen_(graph.transfers().size(), 0),
       destination_seen_(graph.transfers().size(), 0) {
   // Counted, then placed.
@@ -39,6 +40,7 @@ AccessOrder::AccessOrder(const TransferGraph& graph, ProblemList& problems, std:
 
 void AccessOrder::begin_chunk(std::uint32_t chunk) {
   chunk_ = chunk;
+  chain_ends_.clear();
   for (RankState& state : ranks_) {
     state.kind = Kind::kNothing;
     state.before.clear();
@@ -47,6 +49,7 @@ void AccessOrder::begin_chunk(std::uint32_t chunk) {
 }
 
 void AccessOrder::read(TransferId id, std::uint64_t bytes, bool adopts) {
+  put_on_chain(id);
   const Rank rank = graph_.transfer(id).src;
   RankState& state = ranks_[rank.index()];
   const bool same_bytes = bytes != 0 && bytes == state.bytes;
@@ -82,6 +85,28 @@ void AccessOrder::access(Rank rank, Event event, Kind kind, bool joins) {
 bool AccessOrder::moves_chunk(TransferId id) const {
   const Transfer& transfer = graph_.transfer(id);
   return chunk_ >= transfer.chunk_begin && chunk_ - transfer.chunk_begin < transfer.chunk_count;
+}
+
+void AccessOrder::put_on_chain(TransferId id) {
+  const Rank here = graph_.transfer(id).src;
+  for (const TransferId dependency : graph_.dependencies(id)) {
+    const ChainPlace& before = places_[dependency.index()];
+    const bool is_end =
+        before.chain < chain_ends_.size() && chain_ends_[before.chain] == dependency;
+    if (is_end && graph_.transfer(dependency).dst == here) {
+      places_[id.index()] = {before.chain, before.position + 1};
+      chain_ends_[before.chain] = id;
+      return;
+    }
+  }
+  places_[id.index()] = {static_cast<std::uint32_t>(chain_ends_.size()), 0};
+  chain_ends_.push_back(id);
+}
+
+bool AccessOrder::is_later_on_chain(TransferId id, TransferId earlier) const {
+  const ChainPlace& place = places_[id.index()];
+  const ChainPlace& before = places_[earlier.index()];
+  return place.chain == before.chain && place.position > before.position;
 }
 
 void AccessOrder::visit_source(TransferId id) {
@@ -136,7 +161,11 @@ bool AccessOrder::search_forwards(Event from, TransferId last, std::size_t steps
 }
 
 void AccessOrder::require_after(Rank rank, Event event, const std::vector<Event>& earlier) {
-  if (earlier.empty()) {
+  std::size_t found = 0;
+  while (found < earlier.size() && is_later_on_chain(event.id, earlier[found].id)) {
+    ++found;
+  }
+  if (found == earlier.size()) {
     return;
   }
   if (search_ == std::numeric_limits<std::uint32_t>::max()) {
@@ -149,7 +178,6 @@ void AccessOrder::require_after(Rank rank, Event event, const std::vector<Event>
   const TransferId lowest = earlier.front().id;
   stack_.clear();
   visit_source(event.id);
-  std::size_t found = 0;
   for (std::size_t steps = first_steps_; !stack_.empty(); steps *= kMoreSteps) {
     search_backwards(lowest, steps);
     while (found < earlier.size() &&

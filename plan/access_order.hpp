@@ -15,12 +15,14 @@
 // Sums fan in towards the root of a tree, so that search alone would see all of the tree for each
 // leaf; where it is not done after some steps, one forwards from what is not found yet takes as
 // many, until it meets what the first one has seen, and so on in turn with ever more steps.
+// Before any search stands a look at chains: transfers that each wait for what the one before
+// brought are numbered along their chain, so that one is known to be after another without a step.
 //
-// Cost: of one access, at most about twice the dependencies between it and the phase before it. For
-// a ring of n ranks that is O(n) per access to each of n² (rank, chunk) pairs, about n³ steps in
-// all; for a tree, where both searches meet at the root, O(depth · degree) and at least the first
-// steps; at worst it is (transfers of the chunk)² per chunk. Memory: 12 bytes per transfer of the
-// graph, and 4 per dependency.
+// Cost: of one access on the chain of all of the phase before it, as in rings, one step for each of
+// these; of others at most about twice the dependencies between it and that phase: for a tree,
+// where both searches meet at the root, O(depth · degree) and at least the first steps; at worst it
+// is (transfers of the chunk)² per chunk. Memory: 20 bytes per transfer of the graph, and 4 per
+// dependency.
 #pragma once
 
 #include <cstddef>
@@ -67,6 +69,14 @@ class AccessOrder {
     std::vector<Event> current;
   };
 
+  /// Where a transfer is among those that each wait for what the one before brought.
+  struct ChainPlace {
+    std::uint32_t chain = 0;
+    std::uint32_t position = 0;
+  };
+
+  void put_on_chain(TransferId id);
+  bool is_later_on_chain(TransferId id, TransferId earlier) const;
   void access(Rank rank, Event event, Kind kind, bool joins);
   void require_after(Rank rank, Event event, const std::vector<Event>& earlier);
   void visit_source(TransferId id);
@@ -90,6 +100,8 @@ class AccessOrder {
   std::vector<RankState> ranks_;
   std::vector<std::uint32_t> dependents_begin_;  ///< by transfer: in dependents_
   std::vector<TransferId> dependents_;
+  std::vector<ChainPlace> places_;      ///< by transfer: of the last chunk that it was read for
+  std::vector<TransferId> chain_ends_;  ///< of the present chunk, by chain
   // Events that the present search backwards has reached hold its number.
   std::uint32_t search_ = 0;
   std::vector<std::uint32_t> source_seen_;
