@@ -1,7 +1,6 @@
 #include "planner/schedules/switch_trees.hpp"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 namespace rackrail::planner {
@@ -28,13 +27,15 @@ struct SwitchTrees::Request {
 };
 
 struct SwitchTrees::Tree {
-  std::vector<topology::Route> routes;  ///< by leaf, away from the root
-  std::set<LinkId> links;
+  std::vector<LinkId> links;  ///< each once
   double fullest = 0;
 };
 
 SwitchTrees::SwitchTrees(const topology::Topology& topology)
-    : topology_(topology), load_(topology.link_count()) {}
+    : topology_(topology),
+      load_(topology.link_count()),
+      walked_(topology.node_count()),
+      parted_(topology.node_count()) {}
 
 bool SwitchTrees::is_able(NodeId id, plan::TransferOp op) const {
   const topology::Node& node = topology_.node(id);
@@ -118,10 +119,9 @@ std::vector<LinkId> SwitchTrees::way_to(const Request& request, NodeId node) con
   return way;
 }
 
-// The tree that the switches on the way `stem` from the root make, if it reaches all leaves.
-std::optional<SwitchTrees::Tree> SwitchTrees::tree_over(const Request& request,
-                                                        const std::vector<LinkId>& stem,
-                                                        std::span<const Rank> leaves) {
+// Shortest ways to the leaves from the switches on the way `stem` from the root, if there are such.
+bool SwitchTrees::reaches_all(const Request& request, const std::vector<LinkId>& stem,
+                              std::span<const Rank> leaves) {
   ways_.assign(topology_.node_count(), {});
   const auto close = [&](NodeId node, bool is_source) {
     Way& way = ways_[node.index()];
@@ -132,33 +132,73 @@ std::optional<SwitchTrees::Tree> SwitchTrees::tree_over(const Request& request,
     close(request.far(link), is_able(request.far(link), request.op));
   }
   search(request, leaves);
-  Tree tree;
-  for (const Rank leaf : leaves) {
-    const NodeId end = topology_.node_of(leaf);
-    if (ways_[end.index()].hops == kFar) {
-      return std::nullopt;
-    }
-    const std::vector<LinkId> way = way_to(request, end);
-    const NodeId source = request.near(way.front());
-    topology::Route& route = tree.routes.emplace_back();
-    for (std::size_t i = 0; i < stem.size() && request.near(stem[i]) != source; ++i) {
-      route.push_back(stem[i]);
-    }
-    route.insert(route.end(), way.begin(), way.end());
-    tree.links.insert(route.begin(), route.end());
+  return std::ranges::none_of(
+      leaves, [&](Rank leaf) { return ways_[topology_.node_of(leaf).index()].hops == kFar; });
+}
+
+std::size_t SwitchTrees::links_to(const Request& request, const std::vector<LinkId>& stem,
+                                  NodeId source) {
+  const auto after =
+      std::ranges::find(stem, source, [&](LinkId link) { return request.near(link); });
+  return static_cast<std::size_t>(after - stem.begin());
+}
+
+// The tree that the switches on the way `stem` from the root make, if it reaches all leaves.
+std::optional<SwitchTrees::Tree> SwitchTrees::tree_over(const Request& request,
+                                                        const std::vector<LinkId>& stem,
+                                                        std::span<const Rank> leaves) {
+  if (!reaches_all(request, stem, leaves)) {
+    return std::nullopt;
   }
+  Tree tree;
+  ++walk_;
+  std::size_t of_stem = 0;
+  for (const Rank leaf : leaves) {
+    NodeId node = topology_.node_of(leaf);
+    while (walked_[node.index()] != walk_) {
+      walked_[node.index()] = walk_;
+      const Way& way = ways_[node.index()];
+      if (way.is_source) {
+        of_stem = std::max(of_stem, links_to(request, stem, node));
+        break;
+      }
+      tree.links.push_back(way.last);
+      node = request.near(way.last);
+    }
+  }
+  tree.links.insert(tree.links.end(), stem.begin(),
+                    stem.begin() + static_cast<std::ptrdiff_t>(of_stem));
   for (const LinkId link : tree.links) {
     tree.fullest = std::max(tree.fullest, cost(link, request.share));
   }
   return tree;
 }
 
-bool SwitchTrees::parts_only_where_able(const Request& request, const Tree& tree) const {
-  std::set<NodeId> parted;
-  return std::all_of(tree.links.begin(), tree.links.end(), [&](LinkId link) {
+bool SwitchTrees::parts_only_where_able(const Request& request, const Tree& tree) {
+  return std::ranges::all_of(tree.links, [&](LinkId link) {
     const NodeId near = request.near(link);
-    return parted.insert(near).second || is_able(near, request.op);
+    const bool is_first = parted_[near.index()] != walk_;
+    parted_[near.index()] = walk_;
+    return is_first || is_able(near, request.op);
   });
+}
+
+std::vector<topology::Route> SwitchTrees::routes_over(const Request& request,
+                                                      const std::vector<LinkId>& stem,
+                                                      std::span<const Rank> leaves) {
+  reaches_all(request, stem, leaves);
+  std::vector<topology::Route> routes;
+  for (const Rank leaf : leaves) {
+    const std::vector<LinkId> way = way_to(request, topology_.node_of(leaf));
+    const std::size_t of_stem = links_to(request, stem, request.near(way.front()));
+    topology::Route& route =
+        routes.emplace_back(stem.begin(), stem.begin() + static_cast<std::ptrdiff_t>(of_stem));
+    route.insert(route.end(), way.begin(), way.end());
+    if (request.op == plan::TransferOp::kReduce) {
+      std::ranges::reverse(route);
+    }
+  }
+  return routes;
 }
 
 std::optional<std::vector<topology::Route>> SwitchTrees::take(plan::TransferOp op, Rank root,
@@ -176,26 +216,22 @@ std::optional<std::vector<topology::Route>> SwitchTrees::take(plan::TransferOp o
     }
   }
   std::optional<Tree> best;
+  const std::vector<LinkId>* best_stem = nullptr;
   for (const std::vector<LinkId>& stem : stems) {
     auto tree = tree_over(request, stem, leaves);
     if (tree && parts_only_where_able(request, *tree) &&
         (!best || std::pair(tree->fullest, tree->links.size()) <
                       std::pair(best->fullest, best->links.size()))) {
       best = std::move(tree);
+      best_stem = &stem;
     }
   }
   if (!best) {
     return std::nullopt;
   }
-  for (const LinkId link : best->links) {
-    load_[link.index()] += share;
-  }
-  for (topology::Route& route : best->routes) {
-    if (op == plan::TransferOp::kReduce) {
-      std::reverse(route.begin(), route.end());
-    }
-  }
-  return std::move(best->routes);
+  std::vector<topology::Route> routes = routes_over(request, *best_stem, leaves);
+  add_load(best->links, share);
+  return routes;
 }
 
 }  // namespace rackrail::planner

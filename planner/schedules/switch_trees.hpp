@@ -59,14 +59,25 @@ class SwitchTrees {
   double cost(LinkId link, double share) const;
   void search(const Request& request, std::span<const Rank> targets);
   std::vector<LinkId> way_to(const Request& request, NodeId node) const;
+  bool reaches_all(const Request& request, const std::vector<LinkId>& stem,
+                   std::span<const Rank> leaves);
+  /// Of the stem, before a vertex that it leads to.
+  static std::size_t links_to(const Request& request, const std::vector<LinkId>& stem,
+                              NodeId source);
   std::optional<Tree> tree_over(const Request& request, const std::vector<LinkId>& stem,
                                 std::span<const Rank> leaves);
-  bool parts_only_where_able(const Request& request, const Tree& tree) const;
+  /// Of the tree that tree_over() made last.
+  bool parts_only_where_able(const Request& request, const Tree& tree);
+  std::vector<topology::Route> routes_over(const Request& request, const std::vector<LinkId>& stem,
+                                           std::span<const Rank> leaves);
 
   const topology::Topology& topology_;
   std::vector<double> load_;  ///< by link: share of the data that it carries
   std::vector<Way> ways_;     ///< by vertex, of the last search
   std::vector<NodeId> reached_;
+  std::uint32_t walk_ = 0;             ///< number of the tree that is made
+  std::vector<std::uint32_t> walked_;  ///< by vertex: the last tree that holds it
+  std::vector<std::uint32_t> parted_;  ///< by vertex: the last tree of which a link leads from it
 };
 
 }  // namespace rackrail::planner
