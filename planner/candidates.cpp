@@ -252,7 +252,13 @@ void CandidateSet::add_families(bool only_first) {
       }
     }
     const std::size_t before = candidates_.size();
-    add_family(family, pairs_, false);
+    try {
+      // Of the first one some are made whatever it takes.
+      add_family(family, pairs_, false, candidates_.empty() ? std::function<bool()>() : stop_);
+    } catch (const MakingStopped&) {
+      next_family_ = families.size();
+      return;
+    }
     if (candidates_.size() == before) {
       // Of the lightest codecs: what is said of them is not the fault of stronger ones.
       refusals_.push_back(
@@ -278,14 +284,15 @@ bool CandidateSet::complete() {
 }
 
 void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
-                              bool only_protected) {
+                              bool only_protected, const std::function<bool()>& stop) {
   std::vector<plan::TransferGraph> graphs;
   for (const TierCodecs& codecs : pairs) {
     if (graph_refusal(family, topology_, codecs).has_value()) {
       continue;
     }
     if (graphs.empty() || family.depends_on_codecs()) {
-      ScheduleRequest request{topology_, router_, codecs};
+      ScheduleRequest request{.topology = topology_, .router = router_, .codecs = codecs};
+      request.stop = stop;
       request.may_have_rates = may_have_rates_;
       if (interpolates_) {
         request.most_transfers = kMostTransfersOfFiner;
@@ -304,6 +311,7 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
         least_error_ = std::min(least_error_.value_or(candidate.error), candidate.error);
         continue;
       }
+      candidate.largest_share = shape_of(candidate.graph).largest_share;
       candidate.loads = plan::link_loads(candidate.graph, topology_);
       candidate.model = plan::alpha_beta(candidate.graph, topology_, candidate.loads);
       for (const plan::Transfer& transfer : candidate.graph.transfers()) {
@@ -422,9 +430,16 @@ std::vector<std::int64_t> CandidateSet::slices_of(std::size_t candidate,
   if (topology_.rank_count() >= kManyRanks) {
     return {usual_slice(candidates_[candidate], elements)};
   }
+  // Slices that no transfer is longer than are all alike.
+  const auto largest_transfer =
+      static_cast<std::int64_t>(
+          std::ceil(candidates_[candidate].largest_share * static_cast<double>(elements))) +
+      1;
   std::vector<std::int64_t> slices = {slices_.front()};
-  std::copy_if(slices_.begin() + 1, slices_.end(), std::back_inserter(slices),
-               [&](std::int64_t slice) { return slice <= elements; });
+  for (std::size_t i = 1;
+       i < slices_.size() && slices_[i] <= elements && slices_[i - 1] < largest_transfer; ++i) {
+    slices.push_back(slices_[i]);
+  }
   return slices;
 }
 

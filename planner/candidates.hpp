@@ -52,6 +52,7 @@ struct Candidate {
   plan::TransferGraph graph;
   std::vector<plan::LinkLoad> loads;               ///< of the graph
   plan::AlphaBeta model;                           ///< of the graph
+  double largest_share = 1;                        ///< of the buffer, that one transfer moves
   plan::Codec strongest;                           ///< of the codecs that are used
   std::map<std::string, plan::Codec> codec_tiers;  ///< tier of a link → strongest codec over it
   bool hurts_protected = false;                    ///< encodes beyond 16 bits
@@ -134,8 +135,9 @@ class CandidateSet {
   bool is_expected_slower(std::size_t candidate, std::int64_t elements, Duration limit) const;
   bool is_first(std::string_view family) const;
   void add_families(bool only_first);
+  /// Throws MakingStopped once `stop` says so, which may be empty.
   void add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
-                  bool only_protected);
+                  bool only_protected, const std::function<bool()>& stop = {});
 
   const topology::Topology& topology_;
   plan::CostModel& cost_model_;

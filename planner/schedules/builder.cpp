@@ -11,10 +11,15 @@
 
 namespace rackrail::planner {
 
+namespace {
+
+constexpr std::size_t kAddedAtOnce = 256;  // transfers, between questions whether to stop
+
+}  // namespace
+
 GraphBuilder::GraphBuilder(std::string name, const ScheduleRequest& request,
                            std::vector<std::uint32_t> chunk_weights, plan::Collective collective)
-    : topology_(request.topology),
-      router_(request.router),
+    : request_(request),
       graph_(std::move(name), collective, request.topology.rank_count(), std::move(chunk_weights)),
       group_of_(tier_group_by_rank(request.topology)) {
   inside_ = graph_.add_codec(request.codecs.inside);
@@ -27,13 +32,16 @@ RouteId GraphBuilder::route(Rank src, Rank dst) {
   if (known != routes_.end()) {
     return known->second;
   }
-  const RouteId id = graph_.add_route(router_.route(src, dst));
+  const RouteId id = graph_.add_route(request_.router.route(src, dst));
   pairs_.push_back({src, dst, id});
   return routes_.emplace(key, id).first->second;
 }
 
 TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range range,
                              std::span<const TransferId> after, RouteId route) {
+  if (++added_ % kAddedAtOnce == 0) {
+    request_.require_time();
+  }
   const bool inside = group_of_[src.index()] == group_of_[dst.index()];
   return graph_.add_transfer({.src = src,
                               .dst = dst,
@@ -65,10 +73,10 @@ TransferId GraphBuilder::copy(Rank src, Rank dst, Range range, std::span<const T
 }
 
 plan::TransferGraph GraphBuilder::take() {
-  if (topology_.rank_count() >= kVeryManyRanks) {
+  if (request_.topology.rank_count() >= kVeryManyRanks) {
     return std::move(graph_);
   }
-  return with_balanced_routes(std::move(graph_), pairs_, topology_, router_);
+  return with_balanced_routes(std::move(graph_), pairs_, request_.topology, request_.router);
 }
 
 plan::TransferGraph GraphBuilder::take(std::vector<Rank> owners) {

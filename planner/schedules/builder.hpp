@@ -15,6 +15,7 @@
 
 namespace rackrail::planner {
 
+/// What adds transfers throws MakingStopped once the request's `stop` says so.
 class GraphBuilder {
  public:
   GraphBuilder(std::string name, const ScheduleRequest& request,
@@ -56,8 +57,8 @@ class GraphBuilder {
                  std::span<const TransferId> after, RouteId route);
   RouteId route(Rank src, Rank dst);
 
-  const topology::Topology& topology_;
-  topology::Router& router_;
+  ScheduleRequest request_;
+  std::size_t added_ = 0;
   plan::TransferGraph graph_;
   std::vector<std::uint32_t> group_of_;
   std::uint8_t inside_ = 0;

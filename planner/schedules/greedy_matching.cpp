@@ -98,7 +98,7 @@ class Matching {
 
   std::uint32_t chunk_count() const { return chunks_; }
   /// The all-gather in the order of starts.
-  std::vector<Send> run(std::uint64_t attempt);
+  std::vector<Send> run(std::uint64_t attempt, const ScheduleRequest& request);
 
  private:
   struct Event {
@@ -279,13 +279,14 @@ void Matching::start(std::uint64_t attempt) {
   sends_.clear();
 }
 
-std::vector<Send> Matching::run(std::uint64_t attempt) {
+std::vector<Send> Matching::run(std::uint64_t attempt, const ScheduleRequest& request) {
   start(attempt);
   double now = 0;
   look_at_all_ways();
   match_possible(now);
   const std::size_t wanted = std::size_t{chunks_} * (ranks_ - 1);
   while (sends_.size() < wanted || !events_.empty()) {
+    request.require_time();
     if (events_.empty()) {  // only slow ways are left for some chunk
       spares_slow_ways_ = false;
       look_at_all_ways();
@@ -375,7 +376,7 @@ class GreedyMatching final : public ScheduleFamily {
     std::vector<Send> gather;
     double best = 0;
     for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
-      std::vector<Send> sends = matching.run(attempt);
+      std::vector<Send> sends = matching.run(attempt, request);
       double end = 0;
       for (const Send& send : sends) {
         end = std::max(end, send.end);

@@ -215,6 +215,19 @@ TEST_CASE("families refuse what would hurt, with a reason") {
   CHECK_THROWS_AS(schedule_family("rings"), ConfigError);
 }
 
+TEST_CASE("a schedule is not made to its end once there is no time for it") {
+  for (const char* name : {"ring", "greedy-matching", "forest"}) {
+    const Topology topology = cluster(2, 4, 2);
+    topology::Router router(topology);
+    ScheduleRequest request{.topology = topology, .router = router, .codecs = {}};
+    request.stop = [] { return true; };
+    INFO(name);
+    CHECK_THROWS_AS(schedule_family(name).all_reduce(request), MakingStopped);
+    request.stop = [] { return false; };
+    CHECK(schedule_family(name).all_reduce(request).transfers().size() > 0);
+  }
+}
+
 TEST_CASE("a k-nomial tree takes 2(n-1) messages, of which two per rack and per host leave it") {
   const std::vector<int> racks = GENERATE(std::vector{2, 2}, std::vector{3, 1, 2}, std::vector{4},
                                           std::vector{1, 1, 1, 1, 1, 1, 1});
