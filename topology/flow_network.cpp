@@ -57,6 +57,13 @@ void BasicFlowNetwork<Capacity>::open_arc(Arc arc, Capacity forward) {
 }
 
 template <typename Capacity>
+void BasicFlowNetwork<Capacity>::send(Arc arc, Capacity units) {
+  arcs_[arc].residual -= units;
+  arcs_[arc ^ 1U].residual += units;
+  if (remembers_flow_) used_.push_back(arc);
+}
+
+template <typename Capacity>
 bool BasicFlowNetwork<Capacity>::find_levels(Vertex source, Vertex sink) {
   level_.assign(adjacent_.size(), kUnreached);
   next_.assign(adjacent_.size(), 0);

@@ -35,6 +35,8 @@ class BasicFlowNetwork {
   Arc add_arc(Vertex from, Vertex to, Capacity forward, Capacity backward = 0);
   void set_capacity(Arc arc, Capacity forward);
   Capacity capacity(Arc arc) const { return arcs_[arc].capacity; }
+  Vertex from(Arc arc) const { return arcs_[arc ^ 1U].to; }
+  Vertex to(Arc arc) const { return arcs_[arc].to; }
 
   std::size_t vertex_count() const { return adjacent_.size(); }
 
@@ -46,6 +48,8 @@ class BasicFlowNetwork {
   void undo();
   /// Sets the capacity of an arc without flow, in force at once.
   void open_arc(Arc arc, Capacity forward);
+  /// Flow through an arc on top of what flows already. Precondition: it has room for that.
+  void send(Arc arc, Capacity units);
   /// Flow from source to sink on top of what flows already, at most `cap` of it.
   Capacity augment(Vertex source, Vertex sink, Capacity cap);
   /// Flow through an arc since the last `reset`.

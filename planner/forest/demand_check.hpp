@@ -6,8 +6,12 @@
 // Jackson 1995). What falls short is measured, not only whether something does: taking g units off
 // one way through a switch, or off one arc, takes at most g from any cut, so that exactly the
 // deficit has to be given back.
+//
+// What flowed to a terminal that had enough is remembered, as little changes from one question to
+// the next: it mostly fits again as it is, or all but one or two arcs of it, past which it is led.
 #pragma once
 
+#include <cstdint>
 #include <unordered_map>
 #include <vector>
 
@@ -28,11 +32,23 @@ class DemandCheck {
   bool is_met() { return deficit(1) == 0; }
 
  private:
+  struct ArcFlow {
+    topology::UnitFlowNetwork::Arc arc = 0;
+    std::int64_t units = 0;
+  };
+
+  void add(Vertex from, Vertex to, std::int64_t units);
+  std::int64_t missing(Vertex terminal);
+  bool fits_elsewhere(const std::vector<ArcFlow>& known);
+  std::vector<ArcFlow> flows() const;
+
   topology::UnitFlowNetwork flow_;
   topology::UnitFlowNetwork::Vertex source_ = 0;
   std::int64_t demand_ = 0;
   std::unordered_map<std::uint64_t, topology::UnitFlowNetwork::Arc> arcs_;
-  std::vector<Vertex> terminals_;  // those that fell short last come first
+  std::vector<topology::UnitFlowNetwork::Arc> all_arcs_;  ///< those of the source, too
+  std::vector<std::vector<ArcFlow>> known_;  ///< by terminal: a flow of the demand, once there was
+  std::vector<Vertex> terminals_;            // those that fell short last come first
 };
 
 }  // namespace rackrail::planner
