@@ -63,10 +63,11 @@ class ExactPacking {
   struct Growing {
     TreeBundle bundle;
     std::vector<bool> has;
-    std::vector<std::uint32_t> order;  // vertices as they joined
-    std::size_t expanded = 0;          // of `order`, those whose arcs were all looked at
-    std::uint32_t next = 0;            // arc of order[expanded] to look at
-    Flow::Vertex aux = kNone;          // stands for it while it waits
+    std::vector<std::uint32_t> order;     // vertices as they joined
+    std::size_t expanded = 0;             // of `order`, those whose arcs were all looked at
+    std::uint32_t next = 0;               // arc of order[expanded] to look at
+    std::vector<std::vector<bool>> full;  // sides whose arcs to the other the other trees need
+    Flow::Vertex aux = kNone;             // stands for it while it waits
     Flow::Arc aux_arc = 0;
   };
 
@@ -93,11 +94,12 @@ class ExactPacking {
         continue;
       }
       const auto to = static_cast<std::uint32_t>((from + tree.next++) % n_);
-      if (tree.has[to] || capacity(from, to) == 0) {
+      if (tree.has[to] || capacity(from, to) == 0 || is_full(tree, from, to)) {
         continue;
       }
       const std::int64_t units = room(tree, from, to);
       if (units == 0) {
+        tree.full.push_back(flow_.reachable_from(from));
         continue;
       }
       if (units < tree.bundle.units) {
@@ -116,6 +118,13 @@ class ExactPacking {
     return problem_.capacity[from * n_ + to] == 0 ? 0 : flow_.capacity(arcs_[from * n_ + to]);
   }
 
+  /// Whether a cut is known by which other trees need all arcs like this one. It stays so while the
+  /// tree grows: it takes none of them, and trees that are set aside need as much as they bring.
+  static bool is_full(const Growing& tree, std::uint32_t from, std::uint32_t to) {
+    return std::ranges::any_of(
+        tree.full, [&](const std::vector<bool>& side) { return side[from] && !side[to]; });
+  }
+
   /// Trees of the bundle that may take the arc: what flows beyond the demand of all other trees.
   std::int64_t room(const Growing& tree, std::uint32_t from, std::uint32_t to) {
     const std::int64_t others = demand_ - tree.bundle.units;
@@ -130,6 +139,7 @@ class ExactPacking {
   void set_aside(const Growing& tree, std::int64_t units) {
     Growing rest = tree;
     rest.bundle.units = units;
+    rest.full.clear();
     rest.aux = flow_.add_vertex();
     rest.aux_arc = flow_.add_arc(others_, rest.aux, units);
     for (const std::uint32_t v : rest.order) {

@@ -1,6 +1,8 @@
 #include "planner/forest/shallow_trees.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,7 @@ struct Branches {
   std::vector<std::uint32_t> parent;
   std::vector<std::uint32_t> route;  ///< from there
   std::vector<std::size_t> depth;
+  std::vector<std::uint32_t> children;
 };
 
 class Reattaching {
@@ -37,10 +40,11 @@ class Reattaching {
     for (std::size_t l = 0; l < topology.link_count(); ++l) {
       const topology::Link& link = topology.link(LinkId(l));
       loads_.push_back(
-          {static_cast<double>(link.bandwidth.bytes_per_second()) * options.trees_per_byte, 0, 0});
+          {static_cast<double>(link.bandwidth.bytes_per_second()) * options.trees_per_byte, 0});
     }
-    for (Load& load : loads_) {
-      reprice(load);
+    prices_.resize(loads_.size());
+    for (std::size_t l = 0; l < loads_.size(); ++l) {
+      reprice(l);
     }
   }
 
@@ -73,7 +77,6 @@ class Reattaching {
   struct Load {
     double most = 0;   ///< trees, at the bound
     double trees = 0;  ///< over it
-    double price = 0;  ///< of one more
   };
 
   static double steep(double share) {
@@ -83,8 +86,9 @@ class Reattaching {
     return share;
   }
 
-  static void reprice(Load& load) {
-    load.price = steep((load.trees + 1) / load.most) - steep(load.trees / load.most);
+  void reprice(std::size_t link) {
+    const Load& load = loads_[link];
+    prices_[link] = steep((load.trees + 1) / load.most) - steep(load.trees / load.most);
   }
 
   bool is_good_enough(double fullest) const { return options_.good_enough * fullest <= 1; }
@@ -103,11 +107,13 @@ class Reattaching {
 
   /// Those that are cheapest now, besides those that were.
   void find_ways() {
-    std::vector<double> prices;
-    for (const Load& load : loads_) {
-      prices.push_back(load.price);
+    finder_.find(prices_);
+    for (std::size_t route = links_begin_.size() - 1; route < routes_.size(); ++route) {
+      for (const LinkId link : routes_[route]) {
+        links_.push_back(link.value());
+      }
+      links_begin_.push_back(links_.size());
     }
-    finder_.find(prices);
     for (std::size_t a = 0; a < finder_.arcs().size(); ++a) {
       const PricedArc& arc = finder_.arcs()[a];
       auto& known = is_reversed_ ? ways(arc.to, arc.from) : ways(arc.from, arc.to);
@@ -122,8 +128,9 @@ class Reattaching {
     for (std::int64_t unit = 0; unit < options_.trees_per_rank; ++unit) {
       for (std::uint32_t root = 0; root < ranks_; ++root) {
         Branches tree{root, std::vector(ranks_, root), std::vector(ranks_, 0U),
-                      std::vector<std::size_t>(ranks_, 1)};
+                      std::vector<std::size_t>(ranks_, 1), std::vector(ranks_, 0U)};
         tree.depth[root] = 0;
+        tree.children[root] = ranks_ - 1;
         for (std::uint32_t v = 0; v < ranks_; ++v) {
           if (v == root) {
             continue;
@@ -141,31 +148,51 @@ class Reattaching {
   }
 
   void add(std::uint32_t route, double trees) {
-    for (const LinkId link : routes_[route]) {
-      Load& load = loads_[link.index()];
-      load.trees += trees;
-      reprice(load);
+    for (const std::uint32_t link : links_of(route)) {
+      loads_[link].trees += trees;
+      reprice(link);
     }
   }
 
   double price(std::uint32_t route) const {
     double sum = 0;
-    for (const LinkId link : routes_[route]) {
-      sum += loads_[link.index()].price;
+    for (const std::uint32_t link : links_of(route)) {
+      sum += prices_[link];
     }
     return sum;
+  }
+
+  /// None of a route that costs more, most of which a few links tell.
+  std::optional<double> price_up_to(double most, std::uint32_t route) const {
+    double sum = 0;
+    for (const std::uint32_t link : links_of(route)) {
+      sum += prices_[link];
+      if (sum > most) {
+        return std::nullopt;
+      }
+    }
+    return sum;
+  }
+
+  std::span<const std::uint32_t> links_of(std::uint32_t route) const {
+    return std::span(links_).subspan(links_begin_[route],
+                                     links_begin_[route + 1] - links_begin_[route]);
   }
 
   /// Levels below each rank that are behind v, v itself included; none of the others.
   std::size_t find_behind(const Branches& tree, std::uint32_t v) {
     std::size_t height = 0;
-    is_behind_.assign(ranks_, false);
+    is_behind_.assign(ranks_, 0);
+    if (tree.children[v] == 0) {
+      is_behind_[v] = 1;
+      return 0;
+    }
     for (std::uint32_t other = 0; other < ranks_; ++other) {
       std::uint32_t at = other;
       while (at != v && at != tree.root) {
         at = tree.parent[at];
       }
-      is_behind_[other] = at == v;
+      is_behind_[other] = at == v ? 1 : 0;
       height = at == v ? std::max(height, tree.depth[other] - tree.depth[v]) : height;
     }
     return height;
@@ -178,14 +205,13 @@ class Reattaching {
     std::uint32_t parent = tree.parent[v];
     std::uint32_t route = tree.route[v];
     for (std::uint32_t u = 0; u < ranks_; ++u) {
-      if (is_behind_[u] || tree.depth[u] + 1 + height > options_.most_depth) {
+      if (is_behind_[u] != 0 || tree.depth[u] + 1 + height > options_.most_depth) {
         continue;
       }
       for (const std::uint32_t way : ways(u, v)) {
-        const double cost = price(way);
-        const bool is_cheaper = cost < least * kCheaperArc;
-        if (is_cheaper || (cost * kCheaperArc <= least && tree.depth[u] < tree.depth[parent])) {
-          least = std::min(least, cost);
+        const std::optional<double> cost = price_up_to(least / kCheaperArc, way);
+        if (cost && (*cost < least * kCheaperArc || tree.depth[u] < tree.depth[parent])) {
+          least = std::min(least, *cost);
           parent = u;
           route = way;
         }
@@ -194,10 +220,12 @@ class Reattaching {
     add(route, 1);
     const std::size_t before = tree.depth[v];
     for (std::uint32_t other = 0; other < ranks_; ++other) {
-      if (is_behind_[other]) {
+      if (is_behind_[other] != 0) {
         tree.depth[other] = tree.depth[other] - before + tree.depth[parent] + 1;
       }
     }
+    --tree.children[tree.parent[v]];
+    ++tree.children[parent];
     tree.parent[v] = parent;
     tree.route[v] = route;
   }
@@ -230,8 +258,11 @@ class Reattaching {
   RankWays finder_;
   std::vector<std::vector<std::uint32_t>> ways_;  // by parent and child, indices into routes_
   std::vector<Load> loads_;                       // by link
+  std::vector<double> prices_;                    // by link, of one more tree
+  std::vector<std::uint32_t> links_;              // of routes, one after the other
+  std::vector<std::size_t> links_begin_{0};       // by route, where they are there
   std::vector<Branches> trees_;
-  std::vector<bool> is_behind_;  // by rank
+  std::vector<char> is_behind_;  // by rank
 };
 
 }  // namespace

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
+#include <queue>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,7 +21,9 @@ class RankWays {
  public:
   /// Keeps references to both; routes that are found are added to `routes`, each once.
   RankWays(const topology::Topology& topology, std::vector<topology::Route>& routes)
-      : topology_(topology), routes_(routes) {}
+      : topology_(topology),
+        routes_(routes),
+        routes_of_(topology.rank_count() * topology.rank_count()) {}
 
   /// Afterwards arcs() are one way for each pair of ranks of which one reaches the other past no
   /// third. Prices, by link and where there are lanes by lane behind them, are not negative.
@@ -40,18 +45,26 @@ class RankWays {
 
  private:
   void find_from(Rank source, const std::vector<double>& prices);
-  void add(Rank from, Rank to, double price, const std::vector<LinkId>& last);
+  void add(Rank from, Rank to, double price);
+  std::uint32_t number_of_route(Rank from, Rank to);
 
   const topology::Topology& topology_;
   std::vector<topology::Route>& routes_;
   using Ends = std::pair<std::uint32_t, std::uint32_t>;  // ranks
 
-  std::vector<bool> only_;  // by pair of ranks; empty: all
-  std::map<topology::Route, std::uint32_t> numbers_;
-  std::vector<Ends> ends_;  // by route
+  std::vector<bool> only_;                             // by pair of ranks; empty: all
+  std::vector<std::vector<std::uint32_t>> routes_of_;  // by pair of ranks
+  std::vector<Ends> ends_;                             // by route
   std::map<Ends, std::size_t> lanes_;
   std::vector<PricedArc> arcs_;
   std::vector<std::uint32_t> route_of_;
+  // Of one search, by vertex: how it is reached.
+  using Reached = std::tuple<double, std::size_t, std::uint32_t>;  // price, links, vertex
+  std::priority_queue<Reached, std::vector<Reached>, std::greater<>> queue_;
+  std::vector<double> price_;
+  std::vector<LinkId> last_;
+  std::vector<char> is_done_;
+  topology::Route route_;
 };
 
 }  // namespace rackrail::planner
