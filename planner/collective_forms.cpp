@@ -13,7 +13,7 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kMostRounds = 256;
-constexpr std::size_t kMostTransfers = 500'000;
+constexpr std::size_t kMostTransfers = 130'000;
 constexpr std::size_t kMostTransfersOfOneSize = 2'000'000;
 // The same where ranks are very many.
 constexpr std::size_t kMostTransfersOfMany = 65'000;

@@ -51,7 +51,7 @@ struct FormOptions {
   std::size_t most_transfers = SIZE_MAX;
 };
 
-/// Up to 500,000 transfers, of which a simulation takes about a second, and 2,000,000 where one
+/// Up to 130,000 transfers, of which a simulation takes up to some seconds, and 2,000,000 where one
 /// size is looked at; from kVeryManyRanks on 65,000 and 1,200,000 (of an all-reduce 600,000), as
 /// each takes longer to be made. Where one size is looked at, forests whose trees settle and rings
 /// past slow members have up to kMostPlannedTransfers, trees on grids four times as many.
