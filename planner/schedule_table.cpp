@@ -28,7 +28,7 @@ constexpr double kCrossoverAccuracy = 1.03;
 // In a coarse table.
 constexpr std::int64_t kCoarseFactor = 16;  // between sizes
 constexpr double kCoarseAccuracy = 2;       // of crossovers
-constexpr std::size_t kCoarseTransfers = 20'000;
+constexpr std::size_t kCoarseTransfers = 45'000;
 
 /// A family.
 struct Entry {

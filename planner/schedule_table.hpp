@@ -14,7 +14,7 @@
 // (collective_forms.hpp). From 96 ranks on every second power of two is left out.
 //
 // A coarse table is for plans, whose search must not take much longer for it: every fourth power of
-// two, crossovers within a factor of two, and schedules divided into 20,000 transfers at most.
+// two, crossovers within a factor of two, and schedules divided into 45,000 transfers at most.
 #pragma once
 
 #include <cstdint>
