@@ -14,10 +14,12 @@ namespace {
 
 constexpr int kDoublings = 5;  // of the exponent: loads count with their 32nd power
 constexpr int kMostSweeps = 32;
-constexpr int kIdleSweeps = 3;            // rounds in a row that gain less than that:
-constexpr double kGain = 0.999;           // times the load of the fullest link
-constexpr double kFull = 1 + 1e-9;        // of what a link carries at the bound
-constexpr double kCheaperArc = 1 - 1e-9;  // times what another arc costs
+constexpr std::size_t kTreesForPrices = 4;  // of each rank, for which ways are looked for once
+constexpr int kIdleSweeps = 3;              // rounds in a row that gain less than that:
+constexpr int kIdleOnceGood = 2;            // where the trees are good enough
+constexpr double kGain = 0.999;             // times the load of the fullest link
+constexpr double kFull = 1 + 1e-9;          // of what a link carries at the bound
+constexpr double kCheaperArc = 1 - 1e-9;    // times what another arc costs
 
 /// Ranks of one tree.
 struct Branches {
@@ -54,9 +56,12 @@ class Reattaching {
     }
     double least = fullest();
     int idle = 0;
-    for (int round = 0; round < kMostSweeps && least > kFull && idle < kIdleSweeps; ++round) {
+    for (int round = 0; round < kMostSweeps && least > kFull; ++round) {
+      if (idle >= (is_good_enough(least) ? kIdleOnceGood : kIdleSweeps)) {
+        break;
+      }
       for (std::size_t tree = 0; tree < trees_.size(); ++tree) {
-        if (tree % ranks_ == 0) {
+        if (tree % (kTreesForPrices * ranks_) == 0) {
           find_ways();
         }
         for (std::uint32_t v = 0; v < ranks_; ++v) {
