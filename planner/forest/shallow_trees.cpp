@@ -194,7 +194,7 @@ class Reattaching {
     }
     for (std::uint32_t other = 0; other < ranks_; ++other) {
       std::uint32_t at = other;
-      while (at != v && at != tree.root) {
+      while (tree.depth[at] > tree.depth[v]) {
         at = tree.parent[at];
       }
       is_behind_[other] = at == v ? 1 : 0;
