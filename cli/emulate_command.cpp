@@ -151,7 +151,7 @@ void add_emulate_command(CLI::App& app, Session& session) {
       "Build a cluster's network on this machine and run a command in it, once per rank");
   add_common_options(*command, session);
   const auto options = std::make_shared<EmulateOptions>();
-  CLI::Option* cluster = command->add_option("cluster", options->cluster.cluster,
+  CLI::Option* cluster = command->add_option("cluster,--cluster", options->cluster.cluster,
                                              "Cluster to emulate: file, or name of a shipped one");
   CLI::Option* words = command->add_option(
       "command", options->command, "After --: the command of each rank; none: links are measured");

@@ -119,7 +119,7 @@ void add_schedules_command(CLI::App& app, Session& session) {
   add_common_options(*command, session);
   const auto options = std::make_shared<SchedulesOptions>();
   command
-      ->add_option("cluster", options->cluster.cluster,
+      ->add_option("cluster,--cluster", options->cluster.cluster,
                    "Cluster file, or the name of a shipped one")
       ->required();
   options->cluster.add_to(*command);

@@ -424,7 +424,9 @@ void add_topology_command(CLI::App& app, Session& session) {
   const auto add = [&](const char* name, const char* help, const char* example) {
     CLI::App* command = group->add_subcommand(name, help);
     add_common_options(*command, session);
-    command->add_option("cluster", options->cluster, "Cluster file, or the name of a shipped one")
+    command
+        ->add_option("cluster,--cluster", options->cluster,
+                     "Cluster file, or the name of a shipped one")
         ->required();
     options->add_to(*command);
     command->footer(example);

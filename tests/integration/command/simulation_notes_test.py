@@ -66,7 +66,7 @@ class Notes(harness.CommandTest):
                     self.assertRegex(plain.err, rf"(?m)^warning: {expected}.* first: A100, ")
                 notes = self.rackrail_json(*run)["notes"]
                 self.assertEqual(sum(expected in note for note in notes), 1)
-        known = self.rackrail("schedules", "two-racks-40g", "--to", "1MiB")
+        known = self.rackrail("schedules", "--cluster", "two-racks-40g", "--to", "1MiB")
         self.assertNotIn("warning", known.err)
 
     def test_ranks_without_a_class_compute_as_the_profile_and_are_pointed_out(self):

@@ -32,7 +32,7 @@ class Topology(harness.CommandTest):
     def test_show_has_its_keys_and_counts(self):
         for name, ranks in RANKS.items():
             with self.subTest(cluster=name):
-                shown = self.rackrail_json("topology", "show", name)
+                shown = self.rackrail_json("topology", "show", "--cluster", name)
                 self.assertLessEqual({"ranks", "vertices", "links", "tiers", "rackrail", "command",
                                       "seed", "inputs"}, set(shown))
                 self.assertEqual(shown["ranks"], ranks)
