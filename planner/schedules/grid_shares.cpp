@@ -129,10 +129,9 @@ std::vector<double> times_in_order(const RankGrid& grid, const std::vector<doubl
   return times;
 }
 
-}  // namespace
-
-std::vector<double> dimension_rates(const RankGrid& grid, const topology::Topology& topology) {
-  std::vector<double> rates(grid.dimensions.size(), std::numeric_limits<double>::infinity());
+/// Calls `visit` with the dimension and the rate of each link between ranks.
+template <typename Visit>
+void each_link(const RankGrid& grid, const topology::Topology& topology, const Visit& visit) {
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const topology::Link& link = topology.link(LinkId(l));
     const auto from = topology.rank_of(link.from);
@@ -140,13 +139,29 @@ std::vector<double> dimension_rates(const RankGrid& grid, const topology::Topolo
     if (!from || !to) {
       continue;
     }
-    for (std::size_t d = 0; d < rates.size(); ++d) {
+    for (std::size_t d = 0; d < grid.dimensions.size(); ++d) {
       if (grid.coordinates[from->index()][d] != grid.coordinates[to->index()][d]) {
-        rates[d] = std::min(rates[d], static_cast<double>(link.bandwidth.bytes_per_second()));
+        visit(d, static_cast<double>(link.bandwidth.bytes_per_second()));
       }
     }
   }
+}
+
+}  // namespace
+
+std::vector<double> dimension_rates(const RankGrid& grid, const topology::Topology& topology) {
+  std::vector<double> rates(grid.dimensions.size(), std::numeric_limits<double>::infinity());
+  each_link(grid, topology,
+            [&](std::size_t d, double rate) { rates[d] = std::min(rates[d], rate); });
   return rates;
+}
+
+bool are_lines_even(const RankGrid& grid, const topology::Topology& topology) {
+  const std::vector<double> slowest = dimension_rates(grid, topology);
+  bool are_even = true;
+  each_link(grid, topology,
+            [&](std::size_t d, double rate) { are_even = are_even && rate <= slowest[d]; });
+  return are_even;
 }
 
 std::vector<double> balanced_shares(std::vector<std::vector<double>> times) {

@@ -25,6 +25,9 @@ namespace rackrail::planner {
 /// The slowest link along each dimension, in bytes per second.
 std::vector<double> dimension_rates(const RankGrid& grid, const topology::Topology& topology);
 
+/// Whether all links along a dimension are as fast.
+bool are_lines_even(const RankGrid& grid, const topology::Topology& topology);
+
 /// Shares that sum to 1, by part, of times by part and dimension. Equal ones of the first parts, as
 /// many as dimensions, where none are better, and with more than five dimensions.
 std::vector<double> balanced_shares(std::vector<std::vector<double>> times);

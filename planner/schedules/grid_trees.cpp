@@ -2,23 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
 
 #include "plan/alpha_beta.hpp"
-#include "plan/cost_model.hpp"
 #include "planner/candidates.hpp"
-#include "planner/forest/pacing.hpp"
-#include "planner/schedules/builder.hpp"
 #include "planner/schedules/grid_shares.hpp"
+#include "planner/schedules/paired_trees.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
-constexpr double kPacedBytes = 1U << 30U;  // of the buffer that the order of moves is made for
 constexpr double kMeanWeightOfPieces = 1U << 12U;  // of the messages along later dimensions
 // Messages along later dimensions are so many times smaller at most, and are no more of all than
 // one for so many of the first dimension.
@@ -34,15 +30,6 @@ constexpr std::uint32_t kFinerSlices = 2;
 // A tree's pieces in a round are few where trees are: so many times the hops of the longest way
 // they may be at least, for which rounds grow, or links wait too long for the first.
 constexpr double kRoundsByHops = 0.8;
-// Of a graph that is looked at for one size alone, and not stored. On 32 x 32 it takes 6 GB.
-constexpr std::uint64_t kMostTransfersOfTrees = std::uint64_t{1} << 24U;
-
-/// An arc of a tree, away from its root.
-struct Arc {
-  Rank from;
-  Rank to;
-  bool is_first = false;  ///< along the dimension in which sums begin
-};
 
 /// Trees that are alike but for their roots.
 struct Part {
@@ -101,8 +88,8 @@ class TreeArcs {
  public:
   explicit TreeArcs(const RankGrid& grid) : grid_(grid), places_(grid) {}
 
-  std::vector<Arc> from(Rank root, const std::vector<std::uint32_t>& order) const {
-    std::vector<Arc> arcs;
+  std::vector<PairedArc> from(Rank root, const std::vector<std::uint32_t>& order) const {
+    std::vector<PairedArc> arcs;
     std::vector<Rank> reached = {root};
     for (auto dimension = order.rbegin(); dimension != order.rend(); ++dimension) {
       const bool is_first = dimension + 1 == order.rend();
@@ -115,7 +102,7 @@ class TreeArcs {
 
  private:
   /// Both ways along a dimension, as far round a ring one way as the other.
-  void add_line(Rank from, std::uint32_t dimension, bool is_first, std::vector<Arc>& arcs,
+  void add_line(Rank from, std::uint32_t dimension, bool is_first, std::vector<PairedArc>& arcs,
                 std::vector<Rank>& reached) const {
     const std::uint32_t size = grid_.dimensions[dimension].size;
     const bool is_ring = grid_.dimensions[dimension].is_ring;
@@ -124,7 +111,7 @@ class TreeArcs {
       Rank at = from;
       for (std::uint32_t step = 1; step <= steps; ++step) {
         const Rank next = places_.neighbour(from, dimension, (place + step * forwards) % size);
-        arcs.push_back({at, next, is_first});
+        arcs.push_back({.from = at, .to = next, .is_whole = is_first});
         reached.push_back(next);
         at = next;
       }
@@ -135,162 +122,6 @@ class TreeArcs {
 
   const RankGrid& grid_;
   GridPlaces places_;
-};
-
-/// What goes from rank to rank of each piece of a tree: chunks [begin, begin + count) of it.
-struct Message {
-  Rank src;
-  Rank dst;
-  plan::TransferOp op = plan::TransferOp::kReduce;
-  GraphBuilder::Range range;
-};
-
-class GridTrees {
- public:
-  GridTrees(const RankGrid& grid, const ScheduleRequest& request, const GridTreeOptions& options)
-      : grid_(grid),
-        request_(request),
-        parts_(parts_of(grid, request.topology, options)),
-        arcs_(grid),
-        cuts_{.take_turns = true, .slices = options.slices} {
-    for (std::size_t r = 0; r < grid.coordinates.size(); ++r) {
-      devices_.push_back(plan::device_rates(request.topology, Rank(r)));
-    }
-  }
-
-  plan::TransferGraph make() {
-    for (const Part& part : parts_) {
-      for (std::size_t r = 0; r < grid_.coordinates.size(); ++r) {
-        const RankGrid::Dimension& last = grid_.dimensions[part.order.back()];
-        const std::uint32_t place = grid_.coordinates[r][part.order.back()];
-        if (!part.has_middle_roots || place == last.size / 2) {
-          add_tree(part, Rank(r));
-        }
-      }
-    }
-    const std::vector<Turn> turns =
-        paced(moves_, cuts_, request_.topology, kPacedBytes / static_cast<double>(whole_));
-    return graph(turns);
-  }
-
- private:
-  using Numbers = std::vector<std::uint32_t>;
-
-  void add_tree(const Part& part, Rank root) {
-    const auto tree = static_cast<std::uint32_t>(first_chunk_.size());
-    smaller_ = part.smaller;
-    first_chunk_.push_back(static_cast<std::uint32_t>(weights_.size()));
-    weights_.insert(weights_.end(), part.pieces * smaller_, part.weight);
-    weight_ = static_cast<std::int64_t>(part.pieces) * part.weight;
-    whole_ += weight_ * smaller_;
-    cuts_.sizes.emplace_back(part.pieces, 1);
-    here_.assign(grid_.coordinates.size() * smaller_, {});
-    const std::vector<Arc> arcs = arcs_.from(root, part.order);
-    for (auto arc = arcs.rbegin(); arc != arcs.rend(); ++arc) {
-      add_messages(tree, plan::TransferOp::kReduce, *arc);
-    }
-    for (const Arc& arc : arcs) {
-      add_messages(tree, plan::TransferOp::kCopy, arc);
-    }
-  }
-
-  void add_messages(std::uint32_t tree, plan::TransferOp op, const Arc& arc) {
-    const std::uint32_t count = arc.is_first ? smaller_ : 1;
-    for (std::uint32_t begin = 0; begin < smaller_; begin += count) {
-      add_message(tree, op, arc, {begin, count});
-    }
-  }
-
-  void add_message(std::uint32_t tree, plan::TransferOp op, const Arc& arc,
-                   GraphBuilder::Range range) {
-    const bool is_copy = op == plan::TransferOp::kCopy;
-    const Rank src = is_copy ? arc.from : arc.to;
-    const Rank dst = is_copy ? arc.to : arc.from;
-    const auto number = static_cast<std::uint32_t>(moves_.size());
-    Move& move = moves_.emplace_back();
-    move.weight = weight_ * range.count;
-    move.route = &route(src, dst);
-    move.part = tree;
-    move.chunk = range.count < smaller_ ? 1 + range.begin : 0;
-    move.latency = topology::route_latency(request_.topology, *move.route).seconds();
-    if (!is_copy) {
-      const plan::DeviceRates& device = devices_[dst.index()];
-      move.latency += (device.wake + device.launch).seconds();
-      move.seconds_per_byte = 1 / static_cast<double>(device.reduce.bytes_per_second());
-    }
-    for (std::uint32_t chunk = range.begin; chunk < range.begin + range.count; ++chunk) {
-      const Numbers& before = here(src, chunk);
-      move.predecessors.insert(move.predecessors.end(), before.begin(), before.end());
-      Numbers& there = here(dst, chunk);
-      if (is_copy) {
-        there.clear();  // it replaces what was added
-      }
-      there.push_back(number);
-    }
-    std::ranges::sort(move.predecessors);
-    move.predecessors.erase(std::ranges::unique(move.predecessors).begin(),
-                            move.predecessors.end());
-    messages_.push_back({src, dst, op, range});
-  }
-
-  Numbers& here(Rank rank, std::uint32_t chunk) { return here_[rank.index() * smaller_ + chunk]; }
-
-  const topology::Route& route(Rank src, Rank dst) {
-    const auto [known, is_new] = routes_.try_emplace(std::pair(src, dst));
-    if (is_new) {
-      known->second = request_.router.route(src, dst);
-    }
-    return known->second;
-  }
-
-  plan::TransferGraph graph(const std::vector<Turn>& turns) {
-    GraphBuilder builder("torus", request_, weights_);
-    std::vector<std::size_t> first_id = {0};  // of each move
-    for (const Move& move : moves_) {
-      first_id.push_back(first_id.back() + cuts_.sizes[move.part].size());
-    }
-    std::vector<TransferId> ids(first_id.back());
-    std::vector<TransferId> after;
-    for (const auto& [number, piece] : turns) {
-      const Message& message = messages_[number];
-      const Move& move = moves_[number];
-      after.clear();
-      for (const std::uint32_t before : move.predecessors) {
-        after.push_back(ids[first_id[before] + piece]);
-      }
-      const auto pieces = static_cast<std::uint32_t>(cuts_.sizes[move.part].size());
-      const std::uint32_t smaller = chunks_of(move.part) / pieces;
-      const GraphBuilder::Range range{
-          first_chunk_[move.part] + piece * smaller + message.range.begin, message.range.count};
-      ids[first_id[number] + piece] = message.op == plan::TransferOp::kCopy
-                                          ? builder.copy(message.src, message.dst, range, after)
-                                          : builder.reduce(message.src, message.dst, range, after);
-    }
-    return builder.take();
-  }
-
-  std::uint32_t chunks_of(std::uint32_t tree) const {
-    const auto all = static_cast<std::uint32_t>(weights_.size());
-    return (tree + 1 < first_chunk_.size() ? first_chunk_[tree + 1] : all) - first_chunk_[tree];
-  }
-
-  const RankGrid& grid_;
-  const ScheduleRequest& request_;
-  std::vector<Part> parts_;
-  TreeArcs arcs_;
-  std::vector<plan::DeviceRates> devices_;  ///< by rank
-  std::map<std::pair<Rank, Rank>, topology::Route> routes_;
-  std::vector<Message> messages_;
-  std::vector<Move> moves_;  ///< of these
-  Cuts cuts_;
-  std::vector<std::uint32_t> first_chunk_;  ///< of each tree
-  std::vector<std::uint32_t> weights_;      ///< of chunks
-  std::int64_t whole_ = 0;
-  // Of the tree that is made: messages of later dimensions to one of the first, the weight of those
-  // of all its pieces, and by rank and chunk of a piece what its part waits for.
-  std::uint32_t smaller_ = 1;
-  std::int64_t weight_ = 0;
-  std::vector<Numbers> here_;
 };
 
 std::uint64_t transfers_of(const RankGrid& grid, const std::vector<Part>& parts) {
@@ -379,7 +210,18 @@ bool has_long_path(const RankGrid& grid) {
 
 plan::TransferGraph make_grid_trees(const RankGrid& grid, const ScheduleRequest& request,
                                     const GridTreeOptions& options) {
-  return GridTrees(grid, request, options).make();
+  const TreeArcs arcs(grid);
+  PairedTrees trees("torus", request, options.slices);
+  for (const Part& part : parts_of(grid, request.topology, options)) {
+    for (std::size_t r = 0; r < grid.coordinates.size(); ++r) {
+      const RankGrid::Dimension& last = grid.dimensions[part.order.back()];
+      const std::uint32_t place = grid.coordinates[r][part.order.back()];
+      if (!part.has_middle_roots || place == last.size / 2) {
+        trees.add({arcs.from(Rank(r), part.order), part.pieces, part.smaller, part.weight});
+      }
+    }
+  }
+  return trees.take();
 }
 
 std::uint64_t grid_tree_transfers(const RankGrid& grid, const topology::Topology& topology,

@@ -1,0 +1,62 @@
+#include "planner/forest/cables.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace rackrail::planner {
+
+std::vector<std::uint32_t> RankCables::distances(std::uint32_t from) const {
+  std::vector<std::uint32_t> distance(around.size(), kFar);
+  std::vector<std::uint32_t> reached = {from};
+  distance[from] = 0;
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    for (const std::uint32_t cable : around[reached[i]]) {
+      const std::uint32_t next = cables[cable].other_end(reached[i]);
+      if (distance[next] == kFar) {
+        distance[next] = distance[reached[i]] + 1;
+        reached.push_back(next);
+      }
+    }
+  }
+  return distance;
+}
+
+std::optional<RankCables> find_cables(const topology::Topology& topology) {
+  const std::size_t ranks = topology.rank_count();
+  if (ranks < 2 || topology.node_count() != ranks) {
+    return std::nullopt;
+  }
+  // The i-th link from a to b is the opposite of the i-th from b to a.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<LinkId>> between;
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const topology::Link& link = topology.link(LinkId(l));
+    between[{topology.rank_of(link.from)->value(), topology.rank_of(link.to)->value()}]
+        .emplace_back(l);
+  }
+  RankCables found;
+  found.around.resize(ranks);
+  for (const auto& [ends, there] : between) {
+    const auto [a, b] = ends;
+    const auto opposite = between.find({b, a});
+    if (a >= b || opposite == between.end()) {
+      continue;
+    }
+    for (std::size_t i = 0; i < std::min(there.size(), opposite->second.size()); ++i) {
+      const LinkId back = opposite->second[i];
+      const Bandwidth rate =
+          std::min(topology.link(there[i]).bandwidth, topology.link(back).bandwidth);
+      for (const std::uint32_t end : {a, b}) {
+        found.around[end].push_back(static_cast<std::uint32_t>(found.cables.size()));
+      }
+      found.cables.push_back({a, b, there[i], back, static_cast<double>(rate.bytes_per_second())});
+    }
+  }
+  const std::vector<std::uint32_t> distance = found.distances(0);
+  if (std::ranges::any_of(distance, [](std::uint32_t d) { return d == RankCables::kFar; })) {
+    return std::nullopt;
+  }
+  return found;
+}
+
+}  // namespace rackrail::planner
