@@ -1,9 +1,7 @@
 #include "planner/forest/cable_trees.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 namespace rackrail::planner {
@@ -17,34 +15,20 @@ constexpr std::size_t kMostExchanges = 200;  // rounds of them
 constexpr double kSpare = 1.0025;
 constexpr std::uint32_t kDeeper = 2;  // than the farthest rank from any root, at most
 
-/// Trees of which the fullest cable may have a time of `fullness`, in trees over bytes per second.
-double fewest_by_count(const RankCables& cables, std::size_t trees) {
-  double rates = 0;
+/// Of so many trees, in trees over bytes per second: what their number alone allows.
+double enough_fullness(const RankCables& cables, std::size_t trees) {
+  std::vector<double> rates;
   for (const Cable& cable : cables.cables) {
-    rates += cable.rate;
+    rates.push_back(cable.rate);
   }
-  const double arcs = kSpare * static_cast<double>(trees * (cables.around.size() - 1));
-  // Cables have whole numbers of trees: the least time in which these are enough.
-  double least = arcs / rates;
-  for (bool is_enough = false; !is_enough;) {
-    double room = 0;
-    double next = std::numeric_limits<double>::infinity();
-    for (const Cable& cable : cables.cables) {
-      const double has = std::floor(least * cable.rate * (1 + 1e-12) + 1e-9);
-      room += has;
-      next = std::min(next, (has + 1) / cable.rate);
-    }
-    is_enough = room >= arcs;
-    least = is_enough ? least : next;
-  }
-  return least;
+  return least_fullness(rates, kSpare * static_cast<double>(trees * (cables.around.size() - 1)));
 }
 
 class CableExchange {
  public:
   CableExchange(const RankCables& cables, std::size_t trees)
       : cables_(cables), ranks_(cables.around.size()), load_(cables.cables.size()) {
-    enough_ = fewest_by_count(cables, trees);
+    enough_ = enough_fullness(cables, trees);
     const std::vector<std::uint32_t> roots = middle();
     for (std::size_t t = 0; t < trees; ++t) {
       trees_.push_back(shortest_ways(roots[t * roots.size() / trees]));
@@ -52,7 +36,7 @@ class CableExchange {
   }
 
   CableTrees run() {
-    for (std::size_t round = 0; round < kMostExchanges && fullest() > enough_ * (1 + 1e-9);
+    for (std::size_t round = 0; round < kMostExchanges && fullest() > enough_ * (1 + kSameFullness);
          ++round) {
       if (exchange() == 0) {
         break;
@@ -133,7 +117,7 @@ class CableExchange {
     if (has(tree, a, cable) || has(tree, b, cable)) {
       return false;
     }
-    double most = fullness(cable, 1) * (1 + 1e-9);
+    double most = fullness(cable, 1) * (1 + kSameFullness);
     std::uint32_t out = 0;        // the rank below the cable that is given up
     std::uint32_t below = kNone;  // the end of the new one that is below it, too
     std::uint32_t end[2] = {a, b};
@@ -216,8 +200,8 @@ CableTrees cable_trees(const RankCables& cables, std::size_t fewest, std::size_t
   std::size_t best = most;
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t trees = most; trees >= fewest; --trees) {
-    const double of_one = fewest_by_count(cables, trees) / static_cast<double>(trees);
-    if (of_one < least * (1 - 1e-9)) {
+    const double of_one = enough_fullness(cables, trees) / static_cast<double>(trees);
+    if (of_one < least * (1 - kSameFullness)) {
       least = of_one;
       best = trees;
     }

@@ -1,7 +1,10 @@
 #include "planner/forest/cables.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace rackrail::planner {
@@ -20,6 +23,23 @@ std::vector<std::uint32_t> RankCables::distances(std::uint32_t from) const {
     }
   }
   return distance;
+}
+
+double least_fullness(std::span<const double> rates, double trees) {
+  double least = trees / std::accumulate(rates.begin(), rates.end(), 0.0);
+  while (true) {
+    double room = 0;
+    double next = std::numeric_limits<double>::infinity();
+    for (const double rate : rates) {
+      const double whole = std::floor(least * rate * (1 + kSameFullness));
+      room += whole;
+      next = std::min(next, (whole + 1) / rate);
+    }
+    if (room >= trees) {
+      return least;
+    }
+    least = next;
+  }
 }
 
 std::optional<RankCables> find_cables(const topology::Topology& topology) {

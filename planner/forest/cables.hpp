@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "topology/topology.hpp"
@@ -30,6 +31,13 @@ struct RankCables {
   std::vector<std::uint32_t> distances(std::uint32_t from) const;
   static constexpr std::uint32_t kFar = 0xffffffff;
 };
+
+/// The least of what links of these rates, in bytes per second, carry over their rate at the
+/// fullest of them, if all together carry `trees` in whole numbers.
+double least_fullness(std::span<const double> rates, double trees);
+
+/// Of what is that full: a part of it that rounding may make of the same.
+inline constexpr double kSameFullness = 1e-9;
 
 /// None where there are nodes that are no ranks, or cables do not join all ranks.
 std::optional<RankCables> find_cables(const topology::Topology& topology);

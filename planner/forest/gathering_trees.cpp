@@ -1,16 +1,17 @@
 #include "planner/forest/gathering_trees.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <vector>
+
+#include "planner/forest/cables.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
 constexpr int kMostMoves = 50;  // rounds of them
-constexpr std::uint32_t kDeeperThanFarthest = 2;
+constexpr std::uint32_t kDeeperThanFarthest = 4;
 constexpr double kWorthMoreTrees = 0.999;  // times what a link carries of the data
 
 /// From a parent to its child, whichever way the data goes.
@@ -112,22 +113,11 @@ class GatheringTrees {
     const auto trees = static_cast<double>(trees_per_rank * (ranks_ - 1));
     double most = 0;
     for (std::uint32_t v = 0; v < ranks_; ++v) {
-      double rates = 0;
+      std::vector<double> rates;
       for (const std::uint32_t arc : into_[v]) {
-        rates += arcs_[arc].rate;
+        rates.push_back(arcs_[arc].rate);
       }
-      double time = trees / rates;
-      for (double room = 0; room < trees;) {
-        room = 0;
-        double next = std::numeric_limits<double>::infinity();
-        for (const std::uint32_t arc : into_[v]) {
-          const double has = std::floor(time * arcs_[arc].rate * (1 + 1e-12));
-          room += has;
-          next = std::min(next, (has + 1) / arcs_[arc].rate);
-        }
-        time = room < trees ? next : time;
-      }
-      most = std::max(most, time);
+      most = std::max(most, least_fullness(rates, trees));
     }
     return most / static_cast<double>(trees_per_rank);
   }
@@ -155,7 +145,7 @@ class GatheringTrees {
     for (Grown& tree : trees_) {
       find_depths(tree);
       for (std::uint32_t v = 0; v < ranks_; ++v) {
-        moves += v != tree.root && move(tree, v) ? 1 : 0;
+        moves += v != tree.root && (move(tree, v) || turn_round(tree, v)) ? 1 : 0;
       }
     }
     return moves;
@@ -163,7 +153,7 @@ class GatheringTrees {
 
   /// To the parent whose link is emptiest, if that is better.
   bool move(Grown& tree, std::uint32_t v) {
-    double least = fullness(tree.in[v], 0) * (1 - 1e-9);
+    double least = fullness(tree.in[v], 0) * (1 - kSameFullness);
     std::uint32_t best = tree.in[v];
     for (const std::uint32_t arc : into_[v]) {
       if (arc != tree.in[v] && fullness(arc, 1) < least && may_hang(tree, v, arcs_[arc].from)) {
@@ -174,21 +164,57 @@ class GatheringTrees {
     if (best == tree.in[v]) {
       return false;
     }
-    --load_[tree.in[v]];
-    ++load_[best];
-    tree.in[v] = best;
+    hang(tree, v, best);
     find_depths(tree);
     return true;
   }
 
-  /// Whether the rank is not below v, and v with all below it not too deep there.
-  bool may_hang(const Grown& tree, std::uint32_t v, std::uint32_t from) const {
-    for (std::uint32_t at = from; at != tree.root; at = arcs_[tree.in[at]].from) {
-      if (at == v) {
-        return false;
+  /// Where the parent that a rank should have is below it: gets that one in by another way first.
+  bool turn_round(Grown& tree, std::uint32_t v) {
+    const std::uint32_t before = tree.in[v];
+    const double most = fullness(before, 0) * (1 - kSameFullness);
+    for (const std::uint32_t arc : into_[v]) {
+      const std::uint32_t parent = arcs_[arc].from;
+      if (fullness(arc, 1) >= most || !is_below(tree, parent, v)) {
+        continue;
+      }
+      for (const std::uint32_t entry : into_[parent]) {
+        if (fullness(entry, 1) >= most || is_below(tree, arcs_[entry].from, v)) {
+          continue;
+        }
+        const std::uint32_t before_of_parent = tree.in[parent];
+        hang(tree, parent, entry);
+        hang(tree, v, arc);
+        find_depths(tree);
+        if (*std::ranges::max_element(depth_) <= tree.most_depth) {
+          return true;
+        }
+        hang(tree, v, before);
+        hang(tree, parent, before_of_parent);
+        find_depths(tree);
       }
     }
-    return depth_[from] + 1 + height_[v] <= tree.most_depth;
+    return false;
+  }
+
+  void hang(Grown& tree, std::uint32_t v, std::uint32_t arc) {
+    --load_[tree.in[v]];
+    ++load_[arc];
+    tree.in[v] = arc;
+  }
+
+  /// Or v itself.
+  bool is_below(const Grown& tree, std::uint32_t rank, std::uint32_t v) const {
+    std::uint32_t at = rank;
+    while (at != v && at != tree.root) {
+      at = arcs_[tree.in[at]].from;
+    }
+    return at == v;
+  }
+
+  /// Whether the rank is not below v, and v with all below it not too deep there.
+  bool may_hang(const Grown& tree, std::uint32_t v, std::uint32_t from) const {
+    return !is_below(tree, from, v) && depth_[from] + 1 + height_[v] <= tree.most_depth;
   }
 
   void find_depths(const Grown& tree) {

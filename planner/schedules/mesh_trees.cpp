@@ -32,7 +32,7 @@ struct TreeCount {
 };
 constexpr TreeCount kFewTrees{32, 64};
 constexpr TreeCount kManyTrees{512, 576};
-constexpr std::int64_t kMostTreesOfRank = 4;  // of either half
+constexpr std::int64_t kMostTreesOfRank = 16;  // of either half
 // Times the depth of trees: more pieces in all gain less than half a percent.
 constexpr std::size_t kPiecesByDepth = 512;
 constexpr std::size_t kTimesMoreRounds = 2;  // from one form to the next

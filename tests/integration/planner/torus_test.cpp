@@ -10,6 +10,7 @@
 #include "planner/fastest_collective.hpp"
 #include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
+#include "tests/support/broken_grids.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/free_devices.hpp"
 #include "tests/support/grids.hpp"
@@ -80,11 +81,11 @@ TEST_CASE("on a torus the bucket algorithm is faster than a ring by its links") 
 
 /// Simulated time of the family's fastest collective of 1 GiB, over the least that is possible.
 double over_bound(const topology::Topology& topology, plan::Collective what, Bandwidth bound,
-                  const sim::SimulationOptions& options = {}) {
+                  const sim::SimulationOptions& options = {}, const char* family = "torus") {
   constexpr std::int64_t kElements = std::int64_t{1} << 28;
   const auto costs = sim::make_cost_model(topology, options);
   const auto found = planner::fastest_collective(
-      planner::schedule_family("torus"),
+      planner::schedule_family(family),
       {.what = what, .elements = kElements, .topology = topology, .codecs = {}, .costs = *costs});
   CHECK(plan::verify(*found.value().graph, &topology).problems == std::vector<std::string>{});
   return found->time.seconds() * static_cast<double>(bound.bytes_per_second()) / (4.0 * kElements);
@@ -174,6 +175,30 @@ TEST_CASE("an all-reduce is near to what partitions allow on three unlike paths"
   CHECK(fast_without_additions >= 1 - 1e-5);
   CHECK(fast_without_additions <= 1.012);
   CHECK(fast > 1.1);  // what trees that balance additions, too, would be for
+}
+
+TEST_CASE("a mesh and a torus that have lost a cable, or have a slow one, are near their bounds") {
+  struct Grid {
+    bool wrap;
+    test::BrokenCable cable;
+  };
+  const Grid grid =
+      GENERATE(Grid{false, {20}}, Grid{true, {20}}, Grid{true, {20, Bandwidth(300'000'000)}});
+  const topology::Topology topology = test::broken_grid(5, 6, grid.wrap, {grid.cable});
+  const auto over = [&](plan::Collective what, Bandwidth bound) {
+    return over_bound(topology, what, bound, {}, "mesh-trees");
+  };
+  const double all_gather =
+      over(plan::Collective::kAllGather, topology::allgather_bound(topology).algbw);
+  const double reduce_scatter =
+      over(plan::Collective::kReduceScatter, topology::reducescatter_bound(topology).algbw);
+  const double all_reduce =
+      over(plan::Collective::kAllReduce, topology::joint_allreduce_bound(topology).algbw);
+  CAPTURE(grid.wrap, grid.cable.rate.has_value(), all_gather, reduce_scatter, all_reduce);
+  CHECK(std::min({all_gather, reduce_scatter, all_reduce}) >= 1 - 1e-5);
+  CHECK(all_gather <= 1.01);
+  CHECK(reduce_scatter <= 1.01);
+  CHECK(all_reduce <= 1.015);
 }
 
 }  // namespace
