@@ -9,12 +9,12 @@
 
 #include "planner/forest/forest.hpp"
 #include "tests/support/best_collective.hpp"
+#include "tests/support/broken_grids.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/grids.hpp"
 #include "tests/support/tree_lengths.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
-#include "topology/remove.hpp"
 
 namespace rackrail {
 namespace {
@@ -124,12 +124,6 @@ constexpr Bandwidth kFastLinks(1'000'000'000);
 Topology able_boxes(int count) {
   return test::able(test::boxes(count, 8),
                     {topology::NodeKind::kNvSwitch, topology::NodeKind::kSpine});
-}
-
-/// A mesh without one of its cables.
-Topology mesh_with_broken_cable(int rows, int columns) {
-  const LinkId both_ways[] = {LinkId(120), LinkId(121)};
-  return topology::without(test::grid(rows, columns, false), {}, both_ways);
 }
 
 void collective(benchmark::State& state, const Topology& topology, plan::Collective what) {
@@ -268,7 +262,7 @@ RACKRAIL_COLLECTIVES(torus_256, test::grid(16, 16, true));
 RACKRAIL_COLLECTIVES(rails_256, test::boxes(32, 8));
 // Uneven ones of more than 64 ranks, whose all-reduce two halves do not reach.
 RACKRAIL_COLLECTIVES(mesh_81, test::grid(9, 9, false));
-RACKRAIL_COLLECTIVES(broken_mesh_96, mesh_with_broken_cable(8, 12));
+RACKRAIL_COLLECTIVES(broken_mesh_96, test::broken_grid(8, 12, false, {{120}}));
 RACKRAIL_COLLECTIVES(mixed_nics_96, rails_with_mixed_nics(12));
 RACKRAIL_COLLECTIVES(slow_nic_128, test::rails_with_slow_nic(16, 12));
 RACKRAIL_COLLECTIVES(uneven_racks_100, unlike_racks());
@@ -295,9 +289,13 @@ RACKRAIL_COLLECTIVES(nic_of_50_64, test::rails_with_slow_nic(8, 50));
 RACKRAIL_COLLECTIVES(cylinder_64, cylinder());
 RACKRAIL_COLLECTIVES(grid_45, uneven_grid(kSlowLinks));
 RACKRAIL_COLLECTIVES(fast_grid_45, uneven_grid(kFastLinks));
+// Tori of which a cable is lost, or has a third of the rate of the others.
+RACKRAIL_COLLECTIVES(broken_torus_100, test::broken_grid(10, 10, true, {{120}}));
+RACKRAIL_COLLECTIVES(slow_cable_100,
+                     test::broken_grid(10, 10, true, {{120, Bandwidth(333'000'000)}}));
 // More than a forest may have.
 RACKRAIL_COLLECTIVES(slow_nic_1024, test::rails_with_slow_nic(128, 12));
-RACKRAIL_COLLECTIVES(broken_mesh_576, mesh_with_broken_cable(24, 24));
+RACKRAIL_COLLECTIVES(broken_mesh_576, test::broken_grid(24, 24, false, {{120}}));
 #undef RACKRAIL_COLLECTIVES
 #define RACKRAIL_ALL_REDUCE(name, topology) \
   BENCHMARK_CAPTURE(all_reduce, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
@@ -309,6 +307,7 @@ RACKRAIL_ALL_REDUCE(torus_1024, test::grid(32, 32, true));
 #define RACKRAIL_ONE(kind, name, topology) \
   BENCHMARK_CAPTURE(kind, name, topology)->Iterations(1)->Unit(benchmark::kMillisecond)
 RACKRAIL_ONE(reduce_scatter, lost_cable_32, test::rails_with_lost_cable());
+RACKRAIL_ONE(reduce_scatter, broken_mesh_576, test::broken_grid(24, 24, false, {{120}}));
 RACKRAIL_ONE(all_gather, four_racks_32, test::rail_racks(kFourRacks));
 RACKRAIL_ONE(all_gather, rails_1024, test::boxes(128, 8));
 RACKRAIL_ONE(reduce_scatter, rails_1024, test::boxes(128, 8));
