@@ -173,6 +173,9 @@ class MeshTrees final : public ScheduleFamily {
   std::vector<CollectiveForm> collectives(plan::Collective what,
                                           const ScheduleRequest& request) const override {
     std::vector<CollectiveForm> forms;
+    if (!find_cables(request.topology)) {
+      return forms;
+    }
     if (what != plan::Collective::kAllReduce) {
       add_halves(what, request, forms);
       return forms;
