@@ -25,7 +25,7 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kMostRanksOfMeshes = 1024;  // beyond, a tree from each is millions of moves
-// Of an all-reduce: trees in the range divide cables best that are lost or slow.
+/// Of an all-reduce: as many within these limits as divide the cables best.
 struct TreeCount {
   std::size_t fewest;
   std::size_t most;
@@ -39,7 +39,7 @@ constexpr std::size_t kTimesMoreRounds = 2;  // from one form to the next
 constexpr std::size_t kTimesMoreRoundsOfMany = 8;
 constexpr std::uint32_t kSlicesOfTrees = 2;
 
-/// The ways of cables as routes, which graphs refer to while they are made.
+/// Cables as routes either way, which graphs refer to while they are made.
 struct CableRoutes {
   explicit CableRoutes(const RankCables& cables) {
     for (const Cable& cable : cables.cables) {

@@ -45,8 +45,8 @@ inline constexpr std::uint64_t kMostTransfersOfTrees = std::uint64_t{1} << 24U;
 
 class PairedTrees {
  public:
-  /// `slices` of the largest transfers: the order of all is made for them. The
-  /// request must outlive it.
+  /// `slices` of the largest transfers: the order of all is made for them. The request must outlive
+  /// it.
   PairedTrees(std::string name, const ScheduleRequest& request, std::uint32_t slices);
 
   void add(const PairedTree& tree);
