@@ -68,7 +68,8 @@ void PairedTrees::add_message(plan::TransferOp op, const PairedArc& arc,
     there.push_back(number);
   }
   std::ranges::sort(move.predecessors);
-  move.predecessors.erase(std::ranges::unique(move.predecessors).begin(), move.predecessors.end());
+  move.predecessors.erase(std::unique(move.predecessors.begin(), move.predecessors.end()),
+                          move.predecessors.end());
   messages_.push_back({src, dst, op, range, own != nullptr});
 }
 
