@@ -13,6 +13,10 @@
 // inside groups before that. All-reduce: one and then the other. Every member of a group passes on
 // a line of its own. Pieces follow one another; of what is copied last, and summed first, groups
 // are in parts that shrink, or grow, as nothing else is to be sent meanwhile.
+//
+// Where a line is slower than others, lines carry in proportion to their rates (line_lanes.hpp).
+// What its members lend to others goes round as one more piece. Inner rings are short then: at each
+// of their many hops all would wait for the slow member.
 #pragma once
 
 #include <cstddef>
@@ -31,17 +35,24 @@ using GridSides = std::vector<std::size_t>;
 /// rings, as each of their hops is a small message; as far as possible such that rings are within
 /// racks or of whole ones. None where groups are few, or as many as a prime.
 std::vector<GridSides> group_grid_sides(const topology::Topology& topology);
+/// All of two that have shorter inner rings than those before, of which the first have the fewest
+/// hops.
+std::vector<GridSides> two_sides(const topology::Topology& topology);
 
-/// Preconditions: refuse_group_rings() refuses nothing, codecs lose nothing, at least one piece.
+/// What each line carries in so many pieces; even lanes where none are given (line_lanes.hpp).
+/// Preconditions: refuse_group_rings() refuses nothing, codecs lose nothing, at least one piece; an
+/// all-reduce has no lanes that are lent.
 plan::TransferGraph make_group_grid(plan::Collective what, const ScheduleRequest& request,
                                     const GridSides& sides, std::size_t pieces,
-                                    RingWays ways = RingWays::kOne);
+                                    RingWays ways = RingWays::kOne, const LineLanes& lanes = {});
 
 /// How many transfers that has.
 std::size_t group_grid_transfers(plan::Collective what, const topology::Topology& topology,
-                                 const GridSides& sides, std::size_t pieces);
+                                 const GridSides& sides, std::size_t pieces,
+                                 const LineLanes& lanes = {});
 
-/// In ever more pieces, for one size alone; none where they are refused. The request's topology and
+/// In ever more pieces, for one size alone, along uneven lanes, if there are any, then along even
+/// ones; none where they are refused. The request's topology and
 /// router must outlive them.
 std::vector<CollectiveForm> group_grid_forms(plan::Collective what, const ScheduleRequest& request);
 

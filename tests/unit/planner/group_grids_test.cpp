@@ -10,6 +10,8 @@
 #include "plan/verifier.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/form_checks.hpp"
+#include "tests/support/forms.hpp"
+#include "topology/queries.hpp"
 
 namespace rackrail::planner {
 namespace {
@@ -72,6 +74,59 @@ TEST_CASE("sides of grids have few hops, and are within racks") {
   CHECK(group_grid_sides(racks) == std::vector<GridSides>{{4, 6}, {2, 12}, {2, 4, 3}});
 }
 
+TEST_CASE("grids of groups along uneven lanes are right, and every rank owns as much") {
+  for (const Topology& topology : {test::boxes_with_slow_nics(6, {{0, 3, 5}}),
+                                   test::boxes_with_slow_nics(6, {{2, 0, 10}, {4, 3, 5}})}) {
+    topology::Router router(topology);
+    const ScheduleRequest request{topology, router, {}};
+    for (const Collective what : kAll) {
+      const LineLanes lanes = uneven_lanes(what, request);
+      REQUIRE_FALSE(lanes.empty());
+      for (const GridSides& sides : {GridSides{2, 3}, GridSides{3, 2}, GridSides{6}}) {
+        for (const std::size_t pieces : {1U, 2U, 3U}) {
+          INFO(static_cast<int>(what) << " in " << pieces);
+          const auto graph = make_group_grid(what, request, sides, pieces, RingWays::kBoth, lanes);
+          CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
+          CHECK(graph.transfers().size() ==
+                group_grid_transfers(what, topology, sides, pieces, lanes));
+          std::vector<double> owned(topology.rank_count());
+          for (std::size_t chunk = 0; chunk < graph.owners().size(); ++chunk) {
+            owned[graph.owners()[chunk].index()] += graph.chunk_weights()[chunk];
+          }
+          const auto [least, most] = std::ranges::minmax(owned);
+          CHECK(least == most);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a grid along uneven lanes has all NICs of the box with a slow one full") {
+  const Topology topology = test::rails_with_slow_nic(12, 12);
+  topology::Router router(topology);
+  const ScheduleRequest request{topology, router, {}};
+  constexpr double kBytes = 4;
+  const auto over = [&](Collective what, double bound) {
+    const auto graph =
+        make_group_grid(what, request, {2, 6}, 2, RingWays::kOne, uneven_lanes(what, request));
+    return plan::alpha_beta(graph, topology).seconds_per_element / kBytes * bound;
+  };
+  const auto rate = [](Bandwidth bandwidth) {
+    return static_cast<double>(bandwidth.bytes_per_second());
+  };
+  const double gathered =
+      over(Collective::kAllGather, rate(topology::allgather_bound(topology).algbw));
+  CHECK(gathered >= 1 - 1e-9);
+  CHECK(gathered <= 1.001);
+}
+
+TEST_CASE("grids of two sides have ever shorter inner rings") {
+  CHECK(two_sides(test::boxes(16, 8)) == std::vector<GridSides>{{4, 4}, {2, 8}});
+  CHECK(two_sides(test::boxes(128, 8)) == std::vector<GridSides>{{8, 16}, {4, 32}, {2, 64}});
+  CHECK(two_sides(test::boxes(11, 8)).empty());
+  CHECK(two_sides(test::boxes(6, 8)).empty());
+}
+
 TEST_CASE("a prime number of groups, or few, have no grid") {
   CHECK(group_grid_sides(test::boxes(11, 8)).empty());
   CHECK(group_grid_sides(test::boxes(4, 8)).empty());
@@ -97,6 +152,21 @@ TEST_CASE("what grids of groups are like is known before they are made") {
     REQUIRE(forms.size() == 9);
     for (const CollectiveForm& form : forms) {
       check_shape(form, topology);
+    }
+  }
+  // Before them along uneven lanes, if there are any, of two sides.
+  const Topology slow = test::boxes_with_slow_nics(12, {{0, 0, 10}});
+  topology::Router slow_router(slow);
+  ScheduleRequest slow_request{.topology = slow,
+                               .router = slow_router,
+                               .codecs = {},
+                               .most_rounds = 4,
+                               .is_of_one_size = true};
+  for (const Collective what : kAll) {
+    const auto forms = group_grid_forms(what, slow_request);
+    REQUIRE(forms.size() == 15);
+    for (const CollectiveForm& form : forms) {
+      check_shape(form, slow);
     }
   }
   // Not in tables of many sizes, and not with codecs, which would round at every stage.
