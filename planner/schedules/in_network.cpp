@@ -53,6 +53,7 @@ namespace {
 using plan::TransferOp;
 
 constexpr std::size_t kMostTransfersInNetwork = 130'000;
+constexpr std::size_t kMostTransfersInTurn = 520'000;  // of one size alone: as 1,024 ranks have
 constexpr std::size_t kMostRanksInNetwork = 1024;
 constexpr std::size_t kMostChunks = 64;  // per shard
 constexpr std::size_t kInNetworkRounds[] = {16, 32};
@@ -470,7 +471,8 @@ std::optional<plan::TransferGraph> in_turn(const ScheduleRequest& request, const
   }
   const Cut cut = cut_in_turn();
   const std::size_t of_a_chunk = best.second.transfers().size() / best.second.chunk_count();
-  if (of_a_chunk * shape.shards() * cut.weights.size() > kMostTransfersInNetwork) {
+  const std::size_t most = request.is_of_one_size ? kMostTransfersInTurn : kMostTransfersInNetwork;
+  if (of_a_chunk * shape.shards() * cut.weights.size() > most) {
     return std::nullopt;
   }
   Builder builder(request, shape, cut);
