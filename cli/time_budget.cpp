@@ -6,7 +6,7 @@
 namespace rackrail::cli {
 
 namespace {
-constexpr int kLeastReserve = 20;  // the budget over the reserve
+constexpr int kLeastReserve = 8;  // the budget over the reserve
 constexpr int kMostReserve = 5;
 }  // namespace
 

@@ -1,11 +1,12 @@
 // When to stop a search that has so much time.
 //
-// A search asks often: between pieces of work that it does not interrupt (making the schedules of a
-// family, the first plan) and, every few milliseconds, within its simulations. What remains after
-// it stops, to check and write the plan, is thought to take no longer than two of the longest
-// pieces so far, on this machine as busy as it is, and has a reserve of a twentieth to a fifth of
-// the budget: one long piece early on must not end a search that could still use half of its time.
-// A piece that takes longer than that reserve makes the whole as much longer.
+// A search asks often: between pieces of work that it does not interrupt (the first plan, the trees
+// of a forest) and, every few milliseconds, within its simulations and while the transfers of a
+// schedule are made. What remains after it stops, to check and write the plan, is thought to take
+// no longer than two of the longest pieces so far, on this machine as busy as it is, and has a
+// reserve of an eighth to a fifth of the budget: one long piece early on must not end a search that
+// could still use half of its time. A piece that takes longer than that reserve makes the whole as
+// much longer.
 #pragma once
 
 #include <chrono>

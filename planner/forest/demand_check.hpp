@@ -7,8 +7,9 @@
 // one way through a switch, or off one arc, takes at most g from any cut, so that exactly the
 // deficit has to be given back.
 //
-// What flowed to a terminal that had enough is remembered, as little changes from one question to
-// the next: it mostly fits again as it is, or all but one or two arcs of it, past which it is led.
+// What flowed to a terminal that had enough is remembered where terminals are few, as little
+// changes from one question to the next: it mostly fits again as it is, or all but one or two arcs
+// of it, past which it is led.
 #pragma once
 
 #include <cstdint>

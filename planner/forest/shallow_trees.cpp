@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kDoublings = 5;  // of the exponent: loads count with their 32nd power
 constexpr int kMostSweeps = 32;
-constexpr std::size_t kTreesForPrices = 4;  // of each rank, for which ways are looked for once
+constexpr std::size_t kTreesForPrices = 8;  // of each rank, for which ways are looked for once
 constexpr int kIdleSweeps = 3;              // rounds in a row that gain less than that:
 constexpr int kIdleOnceGood = 2;            // where the trees are good enough
 constexpr double kGain = 0.999;             // times the load of the fullest link
