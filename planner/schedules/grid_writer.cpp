@@ -61,8 +61,7 @@ std::vector<std::vector<std::size_t>> parcels_by_turn(const std::vector<GridParc
 
 GridWriter::GridWriter(plan::Collective what, const ScheduleRequest& request,
                        const GridSides& sides, std::vector<GridParcel> parcels, RingWays ways)
-    : what_(what),
-      ways_(ways),
+    : ways_(ways),
       sides_(sides),
       groups_(ring_of_groups(request.topology)),
       parcels_(std::move(parcels)),

@@ -30,6 +30,10 @@ struct GridSpan {
   std::size_t count = 1;
 };
 
+/// For an all-gather: lend(), then gather_hop() stage by stage from the innermost, hop by hop. For
+/// a reduce-scatter: sum_inside(0), reduce_hop() stage by stage from the outermost (each of its
+/// hops after the sums inside of the next one), give_back(). For an all-reduce both, the sums
+/// first.
 class GridWriter {
  public:
   /// Parcels by turn.
@@ -78,7 +82,6 @@ class GridWriter {
   void send(plan::TransferOp op, std::size_t from, std::size_t to, std::size_t parcel,
             GridSpan owners);
 
-  plan::Collective what_;
   RingWays ways_;
   GridSides sides_;
   std::vector<std::size_t> strides_;  ///< by side: groups of a block

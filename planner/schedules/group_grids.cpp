@@ -14,9 +14,10 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kFewestGroups = 8;
-constexpr std::size_t kPiecesOfGrids[] = {2, 4, 6, 8, 16};
+constexpr std::size_t kPiecesOfGrids[] = {2, 3, 4, 6, 8, 16};  // both ways round even numbers only
 // Of one form: where ranks are very many, more than others may have, as nothing else is as fast.
 constexpr std::size_t kMostTransfersOfGrids = 2'000'000;
+
 /// All of a line's members' data in so many turns, and what it carries of others' in one more: last
 /// of all copies, as it is to be copied to who carries it first; and first of all sums, which go on
 /// to who owns them.
@@ -97,11 +98,28 @@ bool is_aligned(const GridSides& sides, std::optional<std::size_t> of_a_rack) {
   });
 }
 
+/// Of a transfer in so many pieces, over that in one: what lines own is in as many parts, what they
+/// carry of others' in one.
+double largest_in_pieces(const LineLanes& lanes, std::size_t pieces) {
+  double own = 0;
+  double lent = 0;
+  for (std::size_t line = 0; line < lanes.size(); ++line) {
+    for (const LineLane& lane : lanes[line]) {
+      double& largest = lane.owner == line ? own : lent;
+      largest = std::max(largest, static_cast<double>(lane.weight));
+    }
+  }
+  const auto count = static_cast<double>(pieces);
+  return std::max(own / count, lent) / std::max(own, lent);
+}
+
 /// What a grid in pieces is like, by one in a single piece and the bound of one in few.
-FormShape in_pieces_of_grids(const FormShape& one, const plan::AlphaBeta& few, std::size_t pieces) {
+FormShape in_pieces_of_grids(const FormShape& one, const plan::AlphaBeta& few,
+                             const LineLanes& lanes, std::size_t pieces) {
   const auto count = static_cast<std::int64_t>(pieces);
   FormShape shape = one;
-  shape.largest_share /= static_cast<double>(pieces);
+  shape.largest_share *=
+      lanes.empty() ? 1 / static_cast<double>(pieces) : largest_in_pieces(lanes, pieces);
   shape.bound->rounding = shape.bound->rounding * count;
   shape.bound->fewest_elements *= count;
   shape.bound->seconds_per_element = few.seconds_per_element;
@@ -137,9 +155,15 @@ void add_grid_forms(plan::Collective what, const ScheduleRequest& request, const
                  : plan::alpha_beta(make_group_grid(what, request, sides, 2, ways, lanes),
                                     request.topology);
   for (const std::size_t pieces : kPiecesOfGrids) {
-    FormShape shape = in_pieces_of_grids(one, few, pieces);
-    if (!lanes.empty()) {  // any of the lines that are equally full may be the one that counts
-      shape.bound->rounding = shape.bound->rounding + one.bound->rounding;
+    if (ways == RingWays::kBoth && pieces % 2 != 0) {
+      continue;
+    }
+    FormShape shape = in_pieces_of_grids(one, few, lanes, pieces);
+    if (!lanes.empty()) {
+      // Any of the lines that are equally full may be the one that counts, with parts that are lent
+      // beside its own.
+      shape.bound->rounding =
+          shape.bound->rounding * 4 + one.bound->rounding * static_cast<std::int64_t>(lanes.size());
     }
     shape.transfers = static_cast<std::int64_t>(transfers(pieces));
     if (pieces <= request.most_rounds && transfers(pieces) <= most) {
@@ -180,7 +204,7 @@ std::vector<GridSides> group_grid_sides(const topology::Topology& topology) {
 std::vector<GridSides> two_sides(const topology::Topology& topology) {
   std::vector<GridSides> sides;
   for (auto two = sides_of_fewest_hops(topology, 2, SIZE_MAX); two;
-       two = sides_of_fewest_hops(topology, 2, two->front())) {
+       two = sides_of_fewest_hops(topology, 2, (two->front() + 1) / 2 + 1)) {
     sides.push_back(*two);
   }
   return sides;
@@ -203,14 +227,21 @@ std::size_t group_grid_transfers(plan::Collective what, const topology::Topology
     of_a_parcel += hops * across + (hops + 1) * inside;
   }
   const std::vector<GridParcel> parcels =
-      grid_parcels(what, groups, lanes.empty() ? even_lanes(ring_lines(groups)) : lanes, pieces);
+      grid_parcels(what, groups, lanes_for(what, ring_lines(groups), lanes), pieces);
   const std::vector<std::size_t> more =
       more_grid_parts(what, sides, parcels.empty() ? 0 : parcels.back().turn + 1);
   std::size_t transfers = 0;
   for (const GridParcel& parcel : parcels) {
     // Sums that go on to their owner; copies to who carries them are instead of one back.
     const bool goes_on = parcel.owner != parcel.line && what == plan::Collective::kReduceScatter;
-    transfers += of_a_parcel + more[parcel.turn] * (across + inside) + (goes_on ? across : 0);
+    const auto passed_on = static_cast<std::size_t>(
+        goes_on ? std::ranges::count_if(groups,
+                                        [&](const topology::RankGroup& group) {
+                                          return member_on_line(group, parcel.line) !=
+                                                 member_on_line(group, parcel.owner);
+                                        })
+                : 0);
+    transfers += of_a_parcel + more[parcel.turn] * (across + inside) + passed_on;
   }
   return transfers;
 }
@@ -219,10 +250,9 @@ plan::TransferGraph make_group_grid(plan::Collective what, const ScheduleRequest
                                     const GridSides& sides, std::size_t pieces, RingWays ways,
                                     const LineLanes& lanes) {
   const std::vector<topology::RankGroup> groups = ring_of_groups(request.topology);
-  GridWriter writer(
-      what, request, sides,
-      grid_parcels(what, groups, lanes.empty() ? even_lanes(ring_lines(groups)) : lanes, pieces),
-      ways);
+  GridWriter writer(what, request, sides,
+                    grid_parcels(what, groups, lanes_for(what, ring_lines(groups), lanes), pieces),
+                    ways);
   if (what != plan::Collective::kAllGather) {
     writer.sum_inside(0);
     for (std::size_t stage = sides.size(); stage-- > 0;) {

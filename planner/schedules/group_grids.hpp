@@ -35,13 +35,13 @@ using GridSides = std::vector<std::size_t>;
 /// rings, as each of their hops is a small message; as far as possible such that rings are within
 /// racks or of whole ones. None where groups are few, or as many as a prime.
 std::vector<GridSides> group_grid_sides(const topology::Topology& topology);
-/// All of two that have shorter inner rings than those before, of which the first have the fewest
-/// hops.
+/// Of two: the best (within racks, then of the fewest hops), then ever again the best of those
+/// whose inner rings are half as long (rounded up) or shorter.
 std::vector<GridSides> two_sides(const topology::Topology& topology);
 
 /// What each line carries in so many pieces; even lanes where none are given (line_lanes.hpp).
-/// Preconditions: refuse_group_rings() refuses nothing, codecs lose nothing, at least one piece; an
-/// all-reduce has no lanes that are lent.
+/// Preconditions: refuse_group_rings() refuses nothing, codecs lose nothing, at least one piece.
+/// Throws PlanError as lanes_for() does.
 plan::TransferGraph make_group_grid(plan::Collective what, const ScheduleRequest& request,
                                     const GridSides& sides, std::size_t pieces,
                                     RingWays ways = RingWays::kOne, const LineLanes& lanes = {});
@@ -52,8 +52,7 @@ std::size_t group_grid_transfers(plan::Collective what, const topology::Topology
                                  const LineLanes& lanes = {});
 
 /// In ever more pieces, for one size alone, along uneven lanes, if there are any, then along even
-/// ones; none where they are refused. The request's topology and
-/// router must outlive them.
+/// ones; none where they are refused. The request's topology and router must outlive them.
 std::vector<CollectiveForm> group_grid_forms(plan::Collective what, const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

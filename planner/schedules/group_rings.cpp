@@ -1,12 +1,9 @@
 #include "planner/schedules/group_rings.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "base/error.hpp"
 #include "plan/alpha_beta.hpp"
 #include "planner/forest/colours.hpp"
 #include "planner/schedules/builder.hpp"
@@ -475,16 +472,7 @@ LineLanes uneven_lanes(plan::Collective what, const ScheduleRequest& request) {
 plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
                                      std::size_t pieces, RingWays ways, const LineLanes& lanes) {
   const std::size_t lines = ring_lines(tier_groups(request.topology));
-  if (lanes.empty()) {
-    return Rings(what, request, pieces, ways, even_lanes(lines)).make();
-  }
-  if (lanes.size() != lines) {
-    throw PlanError(fmt::format("lanes of {} lines for {}", lanes.size(), lines));
-  }
-  if (what == plan::Collective::kAllReduce && without_lent(lanes) != lanes) {
-    throw PlanError("an all-reduce along lanes that are lent");
-  }
-  return Rings(what, request, pieces, ways, lanes).make();
+  return Rings(what, request, pieces, ways, lanes_for(what, lines, lanes)).make();
 }
 
 }  // namespace rackrail::planner

@@ -1,9 +1,12 @@
 #include "planner/schedules/line_lanes.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "base/error.hpp"
 #include "planner/schedules/line_rates.hpp"
 
 namespace rackrail::planner {
@@ -78,6 +81,19 @@ LineLanes lanes_by_rates(std::span<const Bandwidth> rates) {
       to_lend[owner] -= lent;
       room -= lent;
     }
+  }
+  return lanes;
+}
+
+LineLanes lanes_for(plan::Collective what, std::size_t lines, const LineLanes& lanes) {
+  if (lanes.empty()) {
+    return even_lanes(lines);
+  }
+  if (lanes.size() != lines) {
+    throw PlanError(fmt::format("lanes of {} lines for {}", lanes.size(), lines));
+  }
+  if (what == plan::Collective::kAllReduce && without_lent(lanes) != lanes) {
+    throw PlanError("an all-reduce along lanes that are lent");
   }
   return lanes;
 }

@@ -1,5 +1,5 @@
-// Which line of members carries whose data round its ring (group_rings.hpp), where lines are not
-// equally fast.
+// Which line of members carries whose data round its ring (group_rings.hpp), or along rings within
+// rings (group_grids.hpp), where lines are not equally fast.
 //
 // Every rank owns as much of the buffer. If each line carried what its own members have, all would
 // wait for the slowest one: with one adapter of 12 instead of 25 for twice as long. So a line
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/units.hpp"
+#include "plan/transfer_graph.hpp"
 
 namespace rackrail::planner {
 
@@ -40,6 +41,10 @@ LineLanes even_lanes(std::size_t lines);
 /// By the rates of lines, each line's own first; a line of rate 0 carries nothing. None where no
 /// rate is slow (line_rates.hpp), or there is none above 0.
 LineLanes lanes_by_rates(std::span<const Bandwidth> rates);
+
+/// These, or even ones where there are none. Throws PlanError where they are of another number of
+/// lines, or are lent in an all-reduce, before which nobody owns anything.
+LineLanes lanes_for(plan::Collective what, std::size_t lines, const LineLanes& lanes);
 
 /// Lines carry as much, and own all of it.
 LineLanes without_lent(const LineLanes& lanes);

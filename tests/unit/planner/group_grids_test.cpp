@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
 #include "tests/support/clusters.hpp"
@@ -75,8 +76,10 @@ TEST_CASE("sides of grids have few hops, and are within racks") {
 }
 
 TEST_CASE("grids of groups along uneven lanes are right, and every rank owns as much") {
+  // Boxes of which one line or two are slow, one has none, or members are on several lines.
   for (const Topology& topology : {test::boxes_with_slow_nics(6, {{0, 3, 5}}),
-                                   test::boxes_with_slow_nics(6, {{2, 0, 10}, {4, 3, 5}})}) {
+                                   test::boxes_with_slow_nics(6, {{2, 0, 10}, {4, 3, 5}}),
+                                   test::boxes_with_slow_nics(6, {{1, 2, 0}})}) {
     topology::Router router(topology);
     const ScheduleRequest request{topology, router, {}};
     for (const Collective what : kAll) {
@@ -93,8 +96,11 @@ TEST_CASE("grids of groups along uneven lanes are right, and every rank owns as 
           for (std::size_t chunk = 0; chunk < graph.owners().size(); ++chunk) {
             owned[graph.owners()[chunk].index()] += graph.chunk_weights()[chunk];
           }
-          const auto [least, most] = std::ranges::minmax(owned);
-          CHECK(least == most);
+          if (what != Collective::kAllReduce) {  // before which nobody owns anything
+            const auto [least, most] = std::ranges::minmax(owned);
+            CHECK(least == most);
+            CHECK(least > 0);
+          }
         }
       }
     }
@@ -114,8 +120,23 @@ TEST_CASE("a grid along uneven lanes has all NICs of the box with a slow one ful
   CHECK(seconds <= 1.001 * bound);
 }
 
+TEST_CASE("grids are along as many lanes as there are lines, which an all-reduce does not lend") {
+  const Topology topology = test::boxes_with_slow_nics(6, {{0, 3, 5}});
+  topology::Router router(topology);
+  const ScheduleRequest request{topology, router, {}};
+  LineLanes lanes = uneven_lanes(Collective::kAllGather, request);
+  CHECK_THROWS_AS(
+      make_group_grid(Collective::kAllReduce, request, {2, 3}, 1, RingWays::kOne, lanes),
+      PlanError);
+  lanes.pop_back();
+  CHECK_THROWS_AS(
+      make_group_grid(Collective::kAllGather, request, {2, 3}, 1, RingWays::kOne, lanes),
+      PlanError);
+}
+
 TEST_CASE("grids of two sides have ever shorter inner rings") {
   CHECK(two_sides(test::boxes(16, 8)) == std::vector<GridSides>{{4, 4}, {2, 8}});
+  CHECK(two_sides(test::boxes(36, 2)) == std::vector<GridSides>{{6, 6}, {3, 12}, {2, 18}});
   CHECK(two_sides(test::boxes(128, 8)) == std::vector<GridSides>{{8, 16}, {4, 32}, {2, 64}});
   CHECK(two_sides(test::boxes(11, 8)).empty());
   CHECK(two_sides(test::boxes(6, 8)).empty());
@@ -142,25 +163,29 @@ TEST_CASE("what grids of groups are like is known before they are made") {
                                 .is_of_one_size = true};
   for (const Collective what : kAll) {
     const auto forms = group_grid_forms(what, request);
-    // In one, two and four pieces; of two sides, of others, and of three.
-    REQUIRE(forms.size() == 9);
+    // In one, two and four pieces, and in three one way round; of two sides, of others, and of
+    // three.
+    REQUIRE(forms.size() == (what == Collective::kAllGather ? 12 : 9));
     for (const CollectiveForm& form : forms) {
       check_shape(form, topology);
     }
   }
-  // Before them along uneven lanes, if there are any, of two sides.
-  const Topology slow = test::boxes_with_slow_nics(12, {{0, 0, 10}});
-  topology::Router slow_router(slow);
-  ScheduleRequest slow_request{.topology = slow,
-                               .router = slow_router,
-                               .codecs = {},
-                               .most_rounds = 4,
-                               .is_of_one_size = true};
-  for (const Collective what : kAll) {
-    const auto forms = group_grid_forms(what, slow_request);
-    REQUIRE(forms.size() == 15);
-    for (const CollectiveForm& form : forms) {
-      check_shape(form, slow);
+  // Before them along uneven lanes, if there are any, of two sides. What is lent is in one part
+  // however many pieces there are.
+  for (const auto& slow_nic : {test::SlowNic{0, 0, 10}, test::SlowNic{0, 0, 5}}) {
+    const Topology slow = test::boxes_with_slow_nics(12, {slow_nic});
+    topology::Router slow_router(slow);
+    const ScheduleRequest slow_request{.topology = slow,
+                                       .router = slow_router,
+                                       .codecs = {},
+                                       .most_rounds = 16,
+                                       .is_of_one_size = true};
+    for (const Collective what : kAll) {
+      const auto forms = group_grid_forms(what, slow_request);
+      REQUIRE(forms.size() > group_grid_forms(what, request).size());
+      for (const CollectiveForm& form : forms) {
+        check_shape(form, slow);
+      }
     }
   }
   // Not in tables of many sizes, and not with codecs, which would round at every stage.
