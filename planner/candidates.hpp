@@ -88,6 +88,9 @@ class CandidateSet {
                const PlannerOptions& options, const plan::Workload* workload = nullptr,
                std::vector<std::string> first = {});
 
+  /// Whether PlannerOptions::stop says so now.
+  bool is_stopped() const { return stop_ && stop_(); }
+
   /// Makes all that were not made yet, a family at a time until PlannerOptions::stop. Returns
   /// whether there are more candidates than before.
   bool complete();

@@ -51,11 +51,12 @@ struct FormOptions {
   std::size_t most_transfers = SIZE_MAX;
 };
 
-/// Up to 130,000 transfers, of which a simulation takes up to some seconds, and 2,000,000 where one
-/// size is looked at; from kVeryManyRanks on 65,000 and 1,200,000 (of an all-reduce 600,000), as
-/// each takes longer to be made. Where one size is looked at, forests whose trees settle and rings
-/// past slow members have up to kMostPlannedTransfers, trees on grids four times as many.
-/// `topology` and `router` must outlive the forms.
+/// Up to 130,000 transfers, of which a simulation takes a second, or ten where many flows share a
+/// link, and 2,000,000 where one size is looked at; from kVeryManyRanks on 65,000 and 1,200,000 (of
+/// an all-reduce 600,000), as each takes longer to be made. Where one size is looked at, forests
+/// whose trees settle, rings past slow members and grids of groups along uneven lanes have up to
+/// kMostPlannedTransfers, trees on grids and meshes four times as many. `topology` and `router`
+/// must outlive the forms.
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
                                              topology::Router& router, const TierCodecs& codecs,
@@ -81,10 +82,10 @@ class DivisionSearch {
   explicit DivisionSearch(std::vector<FormShape> forms, SliceSearch slices = {});
 
   /// The first of equally fast ones. A series is left when two of its forms in a row are no faster;
-  /// what cannot be faster than the best so far by half a percent, by its bound, is not simulated,
-  /// and is none of the two. The larger a buffer, the finer is its best form: a series begins one
-  /// form before the one that was its best at the next smaller size that was asked for, and slices
-  /// with those that were best there. `elements` is positive.
+  /// what cannot be faster than SliceSearch::another_form times the best so far, by its bound, is
+  /// not simulated, and is none of the two. The larger a buffer, the finer is its best form: a
+  /// series begins one form before the one that was its best at the next smaller size that was
+  /// asked for, and slices with those that were best there. `elements` is positive.
   DividedCollective fastest(std::int64_t elements, const TimeBelow& time);
   /// The same where a time is known already that others reach: what cannot be faster than that by
   /// its bound is not simulated either. None where that is all.

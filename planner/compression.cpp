@@ -118,6 +118,9 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
   const bool are_all_protected =
       std::ranges::all_of(groups, [](const TensorGroup& group) { return group.is_protected; });
   for (const TensorGroup& group : groups) {
+    if (candidates.is_stopped()) {
+      return {};
+    }
     TimelineBucket bucket;
     bucket.ready = ready_of(group, compute);
     std::vector<Choice> choices;

@@ -36,8 +36,8 @@ struct CompressionTable {
 };
 
 /// Times collectives by the cost model where the candidate set has not yet. Empty `problem.buckets`
-/// when some group has no option that `filter` accepts. Harm is elements ·
-/// Candidate::error².
+/// when some group has no option that `filter` accepts, or the search was stopped meanwhile. Harm
+/// is elements · Candidate::error².
 CompressionTable compression_table(const std::vector<TensorGroup>& groups,
                                    const plan::Workload& workload,
                                    const topology::Topology& topology, const plan::BatchPlan& batch,

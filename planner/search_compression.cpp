@@ -90,6 +90,9 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan
 int Search::lighten(Scored& best, const CandidateFilter& filter, Duration limit) {
   const std::vector<TensorGroup> groups = groups_in(best.plan);
   const CompressionTable table = table_for(groups, best.plan.batch, filter);
+  if (table.choices.empty()) {
+    return 0;
+  }
   Assignment assignment;
   for (std::size_t b = 0; b < table.choices.size(); ++b) {
     const auto at =

@@ -45,9 +45,9 @@ double best_seconds(const Topology& topology, std::string_view family,
 void report(benchmark::State& state, const Topology& topology, double seconds) {
   const auto optimum =
       static_cast<double>(topology::joint_allreduce_bound(topology, true).algbw.bytes_per_second());
-  double usual = best_seconds(topology, "ring");
+  double usual = best_seconds(topology, "ring", true);
   if (!planner::schedule_family("hierarchical").refusal(topology, {})) {
-    usual = std::min(usual, best_seconds(topology, "hierarchical"));
+    usual = std::min(usual, best_seconds(topology, "hierarchical", true));
   }
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
   state.counters["over"] = seconds * optimum / static_cast<double>(kData.count());

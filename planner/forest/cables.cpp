@@ -9,6 +9,14 @@
 
 namespace rackrail::planner {
 
+namespace {
+
+constexpr int kHalves = 40;
+
+bool is_way(const topology::Link& link) { return link.kind != topology::LinkKind::kShared; }
+
+}  // namespace
+
 std::vector<std::uint32_t> RankCables::distances(std::uint32_t from) const {
   std::vector<std::uint32_t> distance(around.size(), kFar);
   std::vector<std::uint32_t> reached = {from};
@@ -26,7 +34,24 @@ std::vector<std::uint32_t> RankCables::distances(std::uint32_t from) const {
 }
 
 double least_fullness(std::span<const double> rates, double trees) {
-  double least = trees / std::accumulate(rates.begin(), rates.end(), 0.0);
+  const auto room_for_all = [&](double fullness) {
+    double room = 0;
+    for (const double rate : rates) {
+      room += std::floor(fullness * rate * (1 + kSameFullness));
+    }
+    return room >= trees;
+  };
+  const double whole_rate = std::accumulate(rates.begin(), rates.end(), 0.0);
+  double least = trees / whole_rate;
+  if (room_for_all(least)) {
+    return least;
+  }
+  // Each carries less than one tree less than its rate allows. By halves until few steps are left.
+  double enough = (trees + static_cast<double>(rates.size())) / whole_rate;
+  for (int i = 0; i < kHalves; ++i) {
+    const double middle = (least + enough) / 2;
+    (room_for_all(middle) ? enough : least) = middle;
+  }
   while (true) {
     double room = 0;
     double next = std::numeric_limits<double>::infinity();
@@ -42,20 +67,32 @@ double least_fullness(std::span<const double> rates, double trees) {
   }
 }
 
+bool are_ranks_joined_directly(const topology::Topology& topology) {
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const topology::Link& link = topology.link(LinkId(l));
+    if (is_way(link) && !(topology.rank_of(link.from) && topology.rank_of(link.to))) {
+      return false;
+    }
+  }
+  return topology.rank_count() >= 2;
+}
+
 std::optional<RankCables> find_cables(const topology::Topology& topology) {
-  const std::size_t ranks = topology.rank_count();
-  if (ranks < 2 || topology.node_count() != ranks) {
+  if (!are_ranks_joined_directly(topology)) {
     return std::nullopt;
   }
   // The i-th link from a to b is the opposite of the i-th from b to a.
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<LinkId>> between;
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const topology::Link& link = topology.link(LinkId(l));
+    if (!is_way(link)) {
+      continue;
+    }
     between[{topology.rank_of(link.from)->value(), topology.rank_of(link.to)->value()}]
         .emplace_back(l);
   }
   RankCables found;
-  found.around.resize(ranks);
+  found.around.resize(topology.rank_count());
   for (const auto& [ends, there] : between) {
     const auto [a, b] = ends;
     const auto opposite = between.find({b, a});

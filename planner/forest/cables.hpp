@@ -39,7 +39,11 @@ double least_fullness(std::span<const double> rates, double trees);
 /// Of what is that full: a part of it that rounding may make of the same.
 inline constexpr double kSameFullness = 1e-9;
 
-/// None where there are nodes that are no ranks, or cables do not join all ranks.
+/// Whether ways lead from rank to rank over links, past nothing else. Shared resources
+/// (LinkKind::kShared) and what they join are no ways.
+bool are_ranks_joined_directly(const topology::Topology& topology);
+
+/// None where ranks are not joined directly, or cables do not join all of them.
 std::optional<RankCables> find_cables(const topology::Topology& topology);
 
 }  // namespace rackrail::planner

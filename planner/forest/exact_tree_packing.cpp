@@ -136,10 +136,11 @@ class ExactPacking {
     return std::max<std::int64_t>(0, flow - others);
   }
 
-  void set_aside(const Growing& tree, std::int64_t units) {
+  void set_aside(Growing& tree, std::int64_t units) {
+    auto full = std::move(tree.full);  // of this tree alone
     Growing rest = tree;
+    tree.full = std::move(full);
     rest.bundle.units = units;
-    rest.full.clear();
     rest.aux = flow_.add_vertex();
     rest.aux_arc = flow_.add_arc(others_, rest.aux, units);
     for (const std::uint32_t v : rest.order) {

@@ -225,7 +225,7 @@ std::size_t rated_rounds(std::size_t rounds) {
 
 plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduction,
                                const Forest* broadcast, const ScheduleRequest& request,
-                               std::size_t rounds, Pace pace, std::string_view name = "forest") {
+                               std::size_t rounds, Pace pace, std::string_view name) {
   const std::vector<Part> parts = in_lowest_terms(parts_of(reduction, broadcast));
   const std::vector<std::int64_t> weights = weights_of(parts);
   const Cuts cuts = cuts_of(weights, rounds, pace);
@@ -268,13 +268,14 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
 }  // namespace
 
 plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequest& request,
-                                     std::size_t rounds, Pace pace) {
-  return make_graph(plan::Collective::kAllGather, nullptr, &broadcast, request, rounds, pace);
+                                     std::size_t rounds, Pace pace, std::string_view name) {
+  return make_graph(plan::Collective::kAllGather, nullptr, &broadcast, request, rounds, pace, name);
 }
 
 plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request,
-                                         std::size_t rounds, Pace pace) {
-  return make_graph(plan::Collective::kReduceScatter, &reduction, nullptr, request, rounds, pace);
+                                         std::size_t rounds, Pace pace, std::string_view name) {
+  return make_graph(plan::Collective::kReduceScatter, &reduction, nullptr, request, rounds, pace,
+                    name);
 }
 
 plan::TransferGraph all_reduce_along(const Forest& reduction, const Forest& broadcast,

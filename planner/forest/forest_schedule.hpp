@@ -16,12 +16,14 @@ namespace rackrail::planner {
 
 /// Every rank starts with its part, 1/n of the buffer, and ends with all of them.
 plan::TransferGraph all_gather_along(const Forest& broadcast, const ScheduleRequest& request,
-                                     std::size_t rounds, Pace pace = Pace::kUrgent);
+                                     std::size_t rounds, Pace pace = Pace::kUrgent,
+                                     std::string_view name = "forest");
 
 /// Every rank starts with a buffer of its own and ends with the sum of its part. `reduction` is a
 /// forest made with `reversed`.
 plan::TransferGraph reduce_scatter_along(const Forest& reduction, const ScheduleRequest& request,
-                                         std::size_t rounds, Pace pace = Pace::kUrgent);
+                                         std::size_t rounds, Pace pace = Pace::kUrgent,
+                                         std::string_view name = "forest");
 
 /// A reduce-scatter and an all-gather, each part of which follows as soon as it is there. `name` is
 /// the graph's.

@@ -30,6 +30,10 @@ class GatheringTrees {
         load_(topology.link_count()) {
     for (std::size_t l = 0; l < topology.link_count(); ++l) {
       const topology::Link& link = topology.link(LinkId(l));
+      if (link.kind == topology::LinkKind::kShared) {
+        arcs_.emplace_back();  // no way
+        continue;
+      }
       const std::uint32_t src = topology.rank_of(link.from)->value();
       const std::uint32_t dst = topology.rank_of(link.to)->value();
       const auto rate = static_cast<double>(link.bandwidth.bytes_per_second());
@@ -80,7 +84,7 @@ class GatheringTrees {
   }
 
  private:
-  static constexpr std::uint32_t kFar = 0xffffffff;
+  static constexpr std::uint32_t kFar = RankCables::kFar;
 
   struct Grown {
     std::uint32_t root = 0;
@@ -266,7 +270,7 @@ class GatheringTrees {
 
 std::optional<Forest> gathering_trees(const topology::Topology& topology,
                                       std::int64_t most_trees_per_rank, bool reversed) {
-  if (topology.rank_count() < 2 || topology.node_count() != topology.rank_count()) {
+  if (!are_ranks_joined_directly(topology)) {
     return std::nullopt;
   }
   GatheringTrees trees(topology, reversed);

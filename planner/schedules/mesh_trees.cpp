@@ -7,6 +7,8 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,6 +26,7 @@ namespace rackrail::planner {
 
 namespace {
 
+constexpr std::string_view kMeshTrees = "mesh-trees";
 constexpr std::size_t kMostRanksOfMeshes = 1024;  // beyond, a tree from each is millions of moves
 /// Of an all-reduce: as many within these limits as divide the cables best.
 struct TreeCount {
@@ -90,7 +93,7 @@ class CableGraphs {
     return added(request, rounds, slices).take();
   }
 
-  /// In one round, and ever more of them up to so many transfers.
+  /// In one round, and in ever more of them up to so many transfers.
   static void add_forms(const ScheduleRequest& request, TreeCount count, std::size_t transfers,
                         std::uint32_t slices, std::vector<CollectiveForm>& forms) {
     const auto graphs = std::make_shared<const CableGraphs>(request.topology, count);
@@ -102,6 +105,9 @@ class CableGraphs {
                                                                  : kTimesMoreRounds) {
       rounds.insert(rounds.begin(), more);
     }
+    if (rounds.front() > 1) {
+      rounds.insert(rounds.begin(), 1);
+    }
     for (const std::size_t number : rounds) {
       forms.emplace_back(
           graphs->in_rounds_of(one, number, slices),
@@ -112,7 +118,7 @@ class CableGraphs {
  private:
   PairedTrees added(const ScheduleRequest& request, std::size_t rounds,
                     std::uint32_t slices) const {
-    PairedTrees graph("mesh-trees", request, slices);
+    PairedTrees graph(std::string(kMeshTrees), request, slices);
     for (const CableTree& tree : trees_) {
       graph.add({.arcs = arcs_of(tree, cables_, routes_), .pieces = rounds});
     }
@@ -148,22 +154,25 @@ class CableGraphs {
 
 class MeshTrees final : public ScheduleFamily {
  public:
-  std::string_view name() const override { return "mesh-trees"; }
+  std::string_view name() const override { return kMeshTrees; }
 
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
     if (topology.rank_count() > kMostRanksOfMeshes) {
       return "there are too many ranks for a tree from each of them";
     }
+    if (auto refusal = refuse_lossy_hops(codecs)) {
+      return refusal;
+    }
     if (!find_cables(topology)) {
-      return "ranks are not joined by links to one another alone";
+      return "ranks are not joined, both ways, by links to one another alone";
     }
     if (const auto found = find_rank_grid(topology);
         std::holds_alternative<RankGrid>(found) &&
         are_lines_even(std::get<RankGrid>(found), topology)) {
       return "ranks form an even grid, which the torus schedules are for";
     }
-    return refuse_lossy_hops(codecs);
+    return std::nullopt;
   }
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
@@ -180,10 +189,12 @@ class MeshTrees final : public ScheduleFamily {
       add_halves(what, request, forms);
       return forms;
     }
-    CableGraphs::add_forms(request, kFewTrees, request.most_transfers, 1, forms);
+    // Each ever more transfers, and the second fewer than the first to begin with: series of their
+    // own (DivisionSearch).
     if (request.is_of_one_size) {
       CableGraphs::add_forms(request, kManyTrees, kMostTransfersOfTrees, kSlicesOfTrees, forms);
     }
+    CableGraphs::add_forms(request, kFewTrees, request.most_transfers, 1, forms);
     return forms;
   }
 
@@ -199,8 +210,8 @@ class MeshTrees final : public ScheduleFamily {
                         reversed)
             .value());
     const auto along = [=](std::size_t rounds, Pace pace) {
-      return reversed ? reduce_scatter_along(*trees, request, rounds, pace)
-                      : all_gather_along(*trees, request, rounds, pace);
+      return reversed ? reduce_scatter_along(*trees, request, rounds, pace, kMeshTrees)
+                      : all_gather_along(*trees, request, rounds, pace, kMeshTrees);
     };
     const FormShape one = CollectiveForm(along(1, Pace::kStages), request.topology).shape();
     const std::size_t most = std::min(

@@ -23,7 +23,7 @@ Neighbours direct_neighbours(const topology::Topology& topology) {
     const topology::Link& link = topology.link(LinkId(i));
     const auto from = topology.rank_of(link.from);
     const auto to = topology.rank_of(link.to);
-    if (from.has_value() && to.has_value()) {
+    if (from.has_value() && to.has_value() && link.kind != topology::LinkKind::kShared) {
       links.emplace(from->value(), to->value());
     }
   }

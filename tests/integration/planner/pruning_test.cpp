@@ -2,6 +2,7 @@
 // everything, and the bound that it leaves out by against the simulator.
 #include "planner/planner.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <optional>
 #include <random>
@@ -10,6 +11,7 @@
 
 #include "base/parse_units.hpp"
 #include "plan/format.hpp"
+#include "planner/candidates.hpp"
 #include "planner/joint_search.hpp"
 #include "planner/step_bound.hpp"
 #include "sim/simulator.hpp"
@@ -248,6 +250,25 @@ TEST_CASE("a search that is stopped at once is no slower than what runs without 
     int asked = 0;
     options.stop = [&asked, questions] { return asked++ >= questions; };
     CHECK(make_plan(topology, workload, *costs, options).prediction.step_time <= naive);
+  }
+}
+
+TEST_CASE("a family whose schedule is not made in time is left out, with all that follow") {
+  const topology::Topology topology = test::boxes(4, 8);
+  const auto costs = sim::make_cost_model(topology, {});
+  PlannerOptions options;
+  CandidateSet all(topology, *costs, options);
+  std::size_t made_before = 0;
+  for (const int questions : {0, 4, 16, 64, 256}) {
+    CAPTURE(questions);
+    int asked = 0;
+    options.stop = [&asked, questions] { return asked++ >= questions; };
+    CandidateSet some(topology, *costs, options);
+    some.complete();
+    CHECK(asked > questions);
+    CHECK(some.all().size() < all.all().size());
+    CHECK(some.all().size() >= std::max<std::size_t>(1, made_before));
+    made_before = some.all().size();
   }
 }
 

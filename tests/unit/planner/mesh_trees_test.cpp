@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/verifier.hpp"
@@ -122,6 +123,45 @@ TEST_CASE("trees on meshes are right in all collectives, and what they say of th
       }
     }
   }
+}
+
+TEST_CASE("resources of a machine are no ways for trees, nor are what they join ranks in between") {
+  Topology topology = test::broken_grid(3, 4, false, {{8}});
+  const std::size_t cables = find_cables(topology).value().cables.size();
+  const NodeId cores[] = {topology.add_node({.name = "in", .kind = topology::NodeKind::kCpu}),
+                          topology.add_node({.name = "out", .kind = topology::NodeKind::kCpu})};
+  topology::Link shared;
+  shared.kind = topology::LinkKind::kShared;
+  shared.bandwidth = Bandwidth(100'000'000'000);
+  for (const auto& [from, to] : {std::pair(topology.node_of(Rank(0)), topology.node_of(Rank(11))),
+                                 std::pair(cores[0], cores[1])}) {
+    shared.from = from;
+    shared.to = to;
+    topology.add_duplex_link(shared);
+  }
+  CHECK(find_cables(topology).value().cables.size() == cables);
+  topology::Router router(topology);
+  for (const plan::Collective what : {plan::Collective::kAllReduce, plan::Collective::kAllGather,
+                                      plan::Collective::kReduceScatter}) {
+    for (const CollectiveForm& form :
+         collective_forms(schedule_family("mesh-trees"), what, topology, router, {}, {})) {
+      for (std::size_t r = 0; r < form.graph().routes().size(); ++r) {
+        for (const LinkId link : form.graph().routes()[r]) {
+          CHECK(topology.link(link).kind != topology::LinkKind::kShared);
+        }
+      }
+    }
+  }
+  CHECK(topology::joint_allreduce_bound(topology).algbw > Bandwidth(0));
+}
+
+TEST_CASE("the least fullness is the first with room for all trees in whole numbers") {
+  const std::vector<double> rates = {3, 5, 7};
+  CHECK(least_fullness(rates, 15) == Approx(1));       // 3, 5 and 7
+  CHECK(least_fullness(rates, 1) == Approx(1.0 / 7));  // by the widest
+  CHECK(least_fullness(rates, 2) == Approx(1.0 / 5));
+  CHECK(least_fullness(rates, 4) == Approx(1.0 / 3));  // 1, 1 and 2
+  CHECK(least_fullness(rates, 16) == Approx(8.0 / 7));
 }
 
 TEST_CASE("trees are the same each time") {

@@ -5,10 +5,12 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
 #include "planner/schedule_family.hpp"
+#include "tests/support/broken_grids.hpp"
 #include "tests/support/grids.hpp"
 #include "tests/support/skip.hpp"
 #include "topology/linear_program.hpp"
@@ -145,23 +147,15 @@ TEST_CASE("reduce-scatters and all-gathers are verified, and a ring's are half a
   }
 }
 
-TEST_CASE("every family is right on grids and tori, and the torus family on all of them") {
-  using test::Side;
-  const auto sides = GENERATE(
-      std::vector<Side>{{2, false}}, std::vector<Side>{{6, false}}, std::vector<Side>{{5, true}},
-      std::vector<Side>{{4, true}, {4, true}}, std::vector<Side>{{3, true}, {3, true}},
-      std::vector<Side>{{5, true}, {3, false}}, std::vector<Side>{{4, false}, {3, false}},
-      std::vector<Side>{{3, true}, {2, false}, {5, true}});
-  constexpr std::uint32_t kSeed = 7;
-  std::mt19937 random(kSeed);
-  const Topology topology = test::grid(sides, random);
+/// Of all families that can be used, of which this has to be one.
+void check_families(const Topology& topology, std::string_view must) {
   topology::Router router(topology);
   const plan::Codec fp16{.kind = plan::CodecKind::kFp16};
   for (const auto& family : schedule_families()) {
     for (const TierCodecs& codecs : {TierCodecs{}, TierCodecs{fp16, fp16}}) {
       CAPTURE(family->name(), topology.rank_count(), plan::to_string(codecs.inside));
       const auto refusal = family->refusal(topology, codecs);
-      if (family->name() == "torus") {
+      if (family->name() == must) {
         REQUIRE(refusal == std::nullopt);
       }
       if (refusal.has_value()) {
@@ -179,6 +173,24 @@ TEST_CASE("every family is right on grids and tori, and the torus family on all 
       }
     }
   }
+}
+
+TEST_CASE("every family is right on grids and tori, and the torus family on all of them") {
+  using test::Side;
+  const auto sides = GENERATE(
+      std::vector<Side>{{2, false}}, std::vector<Side>{{6, false}}, std::vector<Side>{{5, true}},
+      std::vector<Side>{{4, true}, {4, true}}, std::vector<Side>{{3, true}, {3, true}},
+      std::vector<Side>{{5, true}, {3, false}}, std::vector<Side>{{4, false}, {3, false}},
+      std::vector<Side>{{3, true}, {2, false}, {5, true}});
+  constexpr std::uint32_t kSeed = 7;
+  std::mt19937 random(kSeed);
+  const Topology topology = test::grid(sides, random);
+  check_families(topology, "torus");
+}
+
+TEST_CASE("every family is right on grids that have lost a cable or have a slow one") {
+  check_families(test::broken_grid(3, 5, false, {{10}}), "mesh-trees");
+  check_families(test::broken_grid(4, 4, true, {{12}, {20, Bandwidth(250'000'000)}}), "mesh-trees");
 }
 
 TEST_CASE("the torus family sends over direct links only, and over all of them alike") {
