@@ -186,7 +186,7 @@ Search::Draft Search::drafted(const std::vector<TensorGroup>& groups,
   Draft draft;
   draft.scored = scored_of(groups, choices, bucket_size, batch);
   draft.at_least = bound_->at_least(groups, choices, batch);
-  if (expects()) {
+  if (expects() && !candidates_.is_stopped()) {
     draft.expected =
         expected_step(groups, choices, workload_, topology_, batch, loads(any_candidate));
   }

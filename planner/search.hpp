@@ -71,7 +71,8 @@ class Search {
 
   struct Draft {
     Scored scored;      ///< without the estimate
-    Duration expected;  ///< step by the timeline; zero below kVeryManyRanks
+    /// Step by the timeline; zero below kVeryManyRanks, and once the search was stopped.
+    Duration expected;
     Duration at_least;  ///< no simulation says less
   };
 
