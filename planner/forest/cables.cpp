@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kHalves = 40;
 
-bool is_way(const topology::Link& link) { return link.kind != topology::LinkKind::kShared; }
+bool is_passable(const topology::Link& link) { return link.kind != topology::LinkKind::kShared; }
 
 }  // namespace
 
@@ -70,7 +70,7 @@ double least_fullness(std::span<const double> rates, double trees) {
 bool are_ranks_joined_directly(const topology::Topology& topology) {
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const topology::Link& link = topology.link(LinkId(l));
-    if (is_way(link) && !(topology.rank_of(link.from) && topology.rank_of(link.to))) {
+    if (is_passable(link) && !(topology.rank_of(link.from) && topology.rank_of(link.to))) {
       return false;
     }
   }
@@ -85,7 +85,7 @@ std::optional<RankCables> find_cables(const topology::Topology& topology) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<LinkId>> between;
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const topology::Link& link = topology.link(LinkId(l));
-    if (!is_way(link)) {
+    if (!is_passable(link)) {
       continue;
     }
     between[{topology.rank_of(link.from)->value(), topology.rank_of(link.to)->value()}]
