@@ -40,14 +40,14 @@ double best_seconds(const Topology& topology, std::string_view family,
   return best;
 }
 
-/// "over": simulated time over the in-network optimum; "gain": of the best of two usual families
-/// over it.
+/// "over": simulated time over the in-network optimum; "gain": of the best of two usual families,
+/// as tables of many sizes look at them, over it.
 void report(benchmark::State& state, const Topology& topology, double seconds) {
   const auto optimum =
       static_cast<double>(topology::joint_allreduce_bound(topology, true).algbw.bytes_per_second());
-  double usual = best_seconds(topology, "ring", true);
+  double usual = best_seconds(topology, "ring");
   if (!planner::schedule_family("hierarchical").refusal(topology, {})) {
-    usual = std::min(usual, best_seconds(topology, "hierarchical", true));
+    usual = std::min(usual, best_seconds(topology, "hierarchical"));
   }
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
   state.counters["over"] = seconds * optimum / static_cast<double>(kData.count());
