@@ -200,12 +200,13 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
       }
     }
   };
-  const Bytes usual = options.bucket_size.value_or(kUsualBucket);
-  if (auto naive = search.draft({kNaive, usual, family("ring")}, batch)) {
+  if (auto naive = search.draft({kNaive, kUsualBucket, family("ring")}, batch)) {
     add(kNaive, *std::move(naive));
-  } else if (is_naive_affordable(topology, workload, usual) && !is_stopped(options)) {
+  } else if (is_naive_affordable(topology, workload, kUsualBucket) && !is_stopped(options)) {
+    PlannerOptions without_planner = options;
+    without_planner.bucket_size.reset();
     baselines[kNaive] =
-        naive_plan(topology, workload, cost_model, options, batch).prediction.step_time;
+        naive_plan(topology, workload, cost_model, without_planner, batch).prediction.step_time;
   }
   std::vector<std::pair<const char*, const char*>> kinds = {{kDoubleTree, "double-binary-tree"}};
   // With very many ranks the servers' links have so many flows at once that this baseline alone

@@ -309,6 +309,21 @@ TEST_CASE("what is reduced alone and takes long is held to rates, where that cos
   CHECK(whole.prediction.step_time == before.prediction.step_time);
 }
 
+TEST_CASE("the naive baseline has buckets of 25 MiB whatever size was asked for") {
+  const topology::Topology topology = slow_racks(2, 2);
+  const plan::Workload workload = model("resnet-50");
+  const auto costs = sim::make_cost_model(topology, {});
+  planner::PlannerOptions options;
+  const Duration naive =
+      planner::make_naive_plan(topology, workload, *costs, options).prediction.step_time;
+  for (const char* const schedule : {"ring", "hierarchical"}) {
+    options.schedule = schedule;
+    options.bucket_size = 1_GiB;
+    const plan::Plan plan = make_plan(topology, workload, options);
+    CHECK(plan.prediction.baselines.at("naive ring fp32 25 MiB") == naive);
+  }
+}
+
 TEST_CASE("baselines that no search has simulated are compared over links with bursts, too") {
   const topology::Topology bursty =
       test::with_bursts(slow_racks(2, 2), [](LinkId) { return 64_KiB; });
