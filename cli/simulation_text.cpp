@@ -113,6 +113,9 @@ std::string longest_queues(const topology::Topology& cluster, std::vector<sim::Q
   return table.to_string() + "\n";
 }
 
+/// Rounding of rates to whole bytes makes some picoseconds.
+constexpr Duration kLeastWait(1000);
+
 void print_critical_path(const std::vector<sim::PathPiece>& path) {
   Table table({{"critical path"},
                {"from", Align::kRight},
@@ -131,7 +134,7 @@ void print_critical_path(const std::vector<sim::PathPiece>& path) {
   for (const std::size_t i : order) {
     const sim::PathPiece& piece = path[i];
     table.add_row({piece.what, to_string(piece.start), to_string(piece.end - piece.start),
-                   piece.waited > Duration() ? to_string(piece.waited) : ""});
+                   piece.waited >= kLeastWait ? to_string(piece.waited) : ""});
   }
   fmt::print("{}", table.to_string());
   if (order.size() < path.size()) {
