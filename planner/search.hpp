@@ -70,7 +70,7 @@ class Search {
   };
 
   struct Draft {
-    Scored scored;      ///< without the estimate
+    Scored scored;  ///< without the estimate
     /// Step by the timeline; zero below kVeryManyRanks, and once the search was stopped.
     Duration expected;
     Duration at_least;  ///< no simulation says less
