@@ -57,9 +57,11 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
   const Duration at_once = topology::longest_burst_time(topology);
   const auto raise = [&](Duration time, Duration from, double bytes) {
     if (time > bound.time) {
-      bound = {time, fmt::format(
-                         "network: from {} into backward on, {} must cross the {}", to_string(from),
-                         to_string(Bytes(static_cast<std::int64_t>(bytes))), network.reason)};
+      bound = {
+          time,
+          fmt::format(
+              "network: from {} into backward on, {} are still to be reduced, bound by the {}",
+              to_string(from), to_string(Bytes(static_cast<std::int64_t>(bytes))), network.reason)};
     }
   };
   if (rate > 0 && at_once > Duration()) {
