@@ -26,6 +26,7 @@ constexpr std::size_t kFewestRoundsAllRound = 2;
 // From one number of rounds to the next, the same where simulations take long.
 constexpr std::size_t kMoreRounds = 2;
 constexpr std::size_t kMoreRoundsOfMany = 8;
+constexpr std::size_t kRoundsOfSomeBuckets[] = {1, 4, kRoundsOfBuckets};
 constexpr std::uint32_t kFinerSlices = 2;
 // A tree's pieces in a round are few where trees are: so many times the hops of the longest way
 // they may be at least, for which rounds grow, or links wait too long for the first.
@@ -227,6 +228,24 @@ plan::TransferGraph make_grid_trees(const RankGrid& grid, const ScheduleRequest&
 std::uint64_t grid_tree_transfers(const RankGrid& grid, const topology::Topology& topology,
                                   const GridTreeOptions& options) {
   return transfers_of(grid, parts_of(grid, topology, options));
+}
+
+std::vector<plan::TransferGraph> grid_trees_of_buckets(const RankGrid& grid,
+                                                       const ScheduleRequest& request) {
+  std::vector<plan::TransferGraph> graphs;
+  if (!has_long_path(grid)) {
+    return graphs;
+  }
+  GridTreeOptions options;
+  for (const std::size_t rounds : kRoundsOfSomeBuckets) {
+    options.rounds = rounds;
+    if (rounds <= request.most_rounds &&
+        grid_tree_transfers(grid, request.topology, options) <= request.most_transfers) {
+      request.require_time();
+      graphs.push_back(make_grid_trees(grid, request, options));
+    }
+  }
+  return graphs;
 }
 
 std::vector<CollectiveForm> grid_tree_forms(const RankGrid& grid, const ScheduleRequest& request) {

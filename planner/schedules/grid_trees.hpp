@@ -49,6 +49,11 @@ plan::TransferGraph make_grid_trees(const RankGrid& grid, const ScheduleRequest&
 std::uint64_t grid_tree_transfers(const RankGrid& grid, const topology::Topology& topology,
                                   const GridTreeOptions& options);
 
+/// For the buckets of a step: in few rounds, and in more where the request's transfers and rounds
+/// allow it; none where there are none.
+std::vector<plan::TransferGraph> grid_trees_of_buckets(const RankGrid& grid,
+                                                       const ScheduleRequest& request);
+
 /// In ever more rounds, as many as a plan may have transfers for, or a search of one size; none
 /// where there are none. The request's topology and router must outlive them.
 std::vector<CollectiveForm> grid_tree_forms(const RankGrid& grid, const ScheduleRequest& request);

@@ -38,6 +38,7 @@ constexpr TreeCount kManyTrees{512, 576};
 constexpr std::int64_t kMostTreesOfRank = 16;  // of either half
 // Times the depth of trees: more pieces in all gain less than half a percent.
 constexpr std::size_t kPiecesByDepth = 512;
+constexpr std::size_t kRoundsOfLargeBuckets = 4;
 constexpr std::size_t kTimesMoreRounds = 2;  // from one form to the next
 constexpr std::size_t kTimesMoreRoundsOfMany = 8;
 constexpr std::uint32_t kSlicesOfTrees = 2;
@@ -177,6 +178,16 @@ class MeshTrees final : public ScheduleFamily {
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     return CableGraphs(request.topology, kFewTrees).make(request, 1, 1);
+  }
+
+  std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
+    const CableGraphs trees(request.topology, kFewTrees);
+    std::vector<plan::TransferGraph> graphs;
+    graphs.push_back(trees.make(request, 1, 1));
+    if (kRoundsOfLargeBuckets * graphs[0].transfers().size() <= request.most_transfers) {
+      graphs.push_back(trees.make(request, kRoundsOfLargeBuckets, 1));
+    }
+    return graphs;
   }
 
   std::vector<CollectiveForm> collectives(plan::Collective what,

@@ -1,6 +1,6 @@
 // Collectives on grids and tori of directly linked ranks: the bucket algorithm
-// (bucket_algorithm.hpp), for an all-reduce and for either half of it; and, for one all-reduce
-// alone where there are paths, trees (grid_trees.hpp).
+// (bucket_algorithm.hpp), for an all-reduce and for either half of it; and, for all-reduces where
+// there are paths, trees (grid_trees.hpp).
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -100,6 +100,22 @@ class Torus final : public ScheduleFamily {
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const auto found = find_rank_grid(request.topology);
     return make_buckets(std::get<RankGrid>(found), request);
+  }
+
+  std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
+    const auto found = find_rank_grid(request.topology);
+    const auto& grid = std::get<RankGrid>(found);
+    std::vector<plan::TransferGraph> graphs;
+    graphs.push_back(make_buckets(grid, request));
+    if (!are_dimensions_alike(grid, request.topology)) {
+      graphs.push_back(make_buckets(
+          grid, request,
+          {plan::Collective::kAllReduce, bucket_weights(grid, request.topology), kGrowths[0]}));
+    }
+    for (plan::TransferGraph& graph : grid_trees_of_buckets(grid, request)) {
+      graphs.push_back(std::move(graph));
+    }
+    return graphs;
   }
 
   std::vector<CollectiveForm> collectives(plan::Collective what,
