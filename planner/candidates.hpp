@@ -22,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "plan/alpha_beta.hpp"
@@ -35,6 +36,8 @@ namespace rackrail::planner {
 /// From here on a simulated step takes seconds, and the search is no longer exact: it leaves out
 /// what models say is slower (also search.hpp).
 inline constexpr std::size_t kVeryManyRanks = 96;
+/// From here on one slice is tried of each schedule, and times at other sizes say what is slower.
+inline constexpr std::size_t kRanksOfOneSlice = 32;
 
 /// For schedules on this cluster. From kVeryManyRanks on equal routes are dealt out, not hashed:
 /// flows collide less, and the simulator need only look at a part of a cluster that is symmetric.
@@ -47,7 +50,7 @@ std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topo
 
 struct Candidate {
   std::string family;
-  std::size_t variant = 0;  ///< index into the family's all_reduces()
+  std::size_t variant = 0;  ///< of the family's all_reduces(), then of its forms for steps
   TierCodecs codecs;
   plan::TransferGraph graph;
   std::vector<plan::LinkLoad> loads;               ///< of the graph
@@ -57,7 +60,11 @@ struct Candidate {
   std::map<std::string, plan::Codec> codec_tiers;  ///< tier of a link → strongest codec over it
   bool hurts_protected = false;                    ///< encodes beyond 16 bits
   double error = 0;             ///< relative, of a reduced gradient (plan/reduced_error.hpp)
+  bool is_step_form = false;    ///< of step_forms.hpp
   bool only_protected = false;  ///< beside a codec that was asked for: for tensors it would hurt
+
+  /// What candidates share that differ in codecs only.
+  std::pair<std::string, std::size_t> shape() const { return {family, variant}; }
 };
 
 /// The best candidate for a size, how it is sliced, and the time of the collective alone.
@@ -94,6 +101,9 @@ class CandidateSet {
   /// Makes all that were not made yet, a family at a time until PlannerOptions::stop. Returns
   /// whether there are more candidates than before.
   bool complete();
+  /// The same of schedules that families have for collectives alone (step_forms.hpp), which takes
+  /// as long as a short search; none from kVeryManyRanks on, nor when it is called once more.
+  bool add_step_forms();
 
   const std::vector<Candidate>& all() const { return candidates_; }
   /// Whether links of the topology let bursts pass at once: collectives are timed in a row then.
@@ -141,6 +151,9 @@ class CandidateSet {
   /// Throws MakingStopped once `stop` says so, which may be empty.
   void add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
                   bool only_protected, const std::function<bool()>& stop = {});
+  /// The schedule with these codecs, if that is within the error budget.
+  void add(const ScheduleFamily& family, std::size_t variant, const plan::TransferGraph& graph,
+           const TierCodecs& codecs, bool only_protected);
 
   const topology::Topology& topology_;
   plan::CostModel& cost_model_;
@@ -165,6 +178,7 @@ class CandidateSet {
   std::map<std::pair<std::string, std::size_t>, std::size_t> first_with_;  ///< family, variant
   std::vector<std::size_t> first_of_shape_;  ///< by candidate: the first with both
   std::map<std::tuple<std::size_t, std::int64_t, std::int64_t>, Known> known_;
+  bool looked_for_step_forms_ = false;
   std::map<std::size_t, std::size_t> followed_;  ///< by candidate, where asked for
   std::vector<std::size_t> last_chosen_;         ///< by cheapest(), each once, the last one first
 };

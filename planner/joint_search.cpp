@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -23,13 +25,16 @@ constexpr std::size_t kMostTransfersAlone = 1'000'000;
 /// Shares of the work up to the end of its phases, for the progress that is shown: the search at
 /// the first batch, the same at the batch that was decided, families and codecs alone, knobs alone
 /// at a batch that is divided over unequal devices; then knobs alone.
-constexpr double kShareOfFirstBatch = 0.4;
-constexpr double kShareOfBatches = 0.6;
-constexpr double kShareOfParts = 0.9;
+constexpr double kShareOfFirstBatch = 0.3;
+constexpr double kShareOfBatches = 0.45;
+constexpr double kShareOfParts = 0.65;
+constexpr double kShareOfStepForms = 0.9;
 constexpr double kShareOfDivided = 0.95;
 
 /// What is simulated in some tenths of a second, even when the search is to stop.
 constexpr std::size_t kFewTransfers = 50'000;
+
+constexpr double kNearBound = 1.005;  // of a step, for which no other routes are looked for
 
 bool same_samples(const plan::BatchPlan& a, const plan::BatchPlan& b) {
   return a.local_batch == b.local_batch && a.accumulation == b.accumulation;
@@ -419,12 +424,15 @@ std::optional<JointResult> JointSearch::near_enough_in_fp32(Duration enough) {
   }
   const plan::BatchPlan batch = space_.fixed();
   const Duration limit = enough + Duration(1);
-  for (const bool is_complete : {false, true}) {
-    if (is_complete) {
-      if (batch.local_batch.size() >= kVeryManyRanks) {
-        break;
-      }
+  enum class Among : std::uint8_t { kMadeSoonest, kOfSteps, kAll };
+  for (const Among among : {Among::kMadeSoonest, Among::kOfSteps, Among::kAll}) {
+    if (among != Among::kMadeSoonest && batch.local_batch.size() >= kVeryManyRanks) {
+      break;
+    }
+    if (among == Among::kOfSteps) {
       search_.complete();
+    } else if (among == Among::kAll && !search_.add_step_forms()) {
+      break;
     }
     for (const Bytes size : sizes_) {
       report(fmt::format("FP32 in buckets of {}", to_string(size)));
@@ -442,6 +450,35 @@ std::optional<JointResult> JointSearch::near_enough_in_fp32(Duration enough) {
     }
   }
   return std::nullopt;
+}
+
+void JointSearch::try_step_forms(Found& found, const Knobs& knobs) {
+  const plan::BatchPlan batch = found.best.plan.batch;
+  begin_phase(pieces_of(knobs), kShareOfStepForms);
+  if (found.fastest <= scaled(search_.lower_bound(batch), kNearBound) || is_stopped()) {
+    return;
+  }
+  report("other routes");
+  if (!search_.add_step_forms()) {
+    return;
+  }
+  Found more = *optimise(knobs, batch, found.best);
+  for (const auto& [name, time] : found.best_of) {
+    lower(more.best_of, name, time);
+  }
+  for (const auto& [name, time] : found.uniform) {
+    lower(more.uniform, name, time);
+  }
+  found = std::move(more);
+  std::set<std::string> families;
+  for (const Candidate& candidate : search_.candidates().all()) {
+    if (candidate.is_step_form && families.insert(candidate.family).second) {
+      const auto is_of_family = [family = candidate.family](const Candidate& other) {
+        return other.family == family;
+      };
+      try_part(found, is_of_family, candidate.family);
+    }
+  }
 }
 
 JointResult JointSearch::run() {
@@ -477,6 +514,7 @@ JointResult JointSearch::run() {
     others_batch = decision.batch;
   }
   try_parts(found, kShareOfParts);
+  try_step_forms(found, free);
   const plan::BatchPlan usual_batch = space_.even(others_batch);
   const bool divides_batch = !same_samples(usual_batch, others_batch);
   std::vector<SingleKnob> divided;  // not shown: two knobs of a plan without a planner

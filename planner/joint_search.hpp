@@ -26,6 +26,11 @@
 // looked for by a timeline that knows no other candidates than those of the family or codec: what
 // others occupy divides its resources more finely, and another choice looks best.
 //
+// Where that is still far from the bound of the step, and ranks are fewer than kVeryManyRanks, the
+// fastest forms of collectives alone join the candidates (step_forms.hpp), and the search goes on
+// from what was found, then with each family alone of which there is such a form. They come last,
+// as what is faster alone is not always faster among other buckets: so nothing gets slower.
+//
 // Plans are made as drafts first, simulated in the order of what is expected of them, and left out
 // where they cannot be the best (search.hpp). Of those that are as fast as the fastest, within
 // kWorthwhile, the first one made is the result, so the order of simulation changes nothing.
@@ -152,6 +157,8 @@ class JointSearch {
   /// The step of `scored` with another batch.
   Search::Scored with_batch(const Search::Scored& scored, const plan::BatchPlan& batch);
   /// The batch that the policy wants for the plan's routes, buckets and codecs.
+  /// Looks once more, from what was found, among schedules for collectives alone, too.
+  void try_step_forms(Found& found, const Knobs& knobs);
   BatchDecision decide(const Search::Scored& scored);
   /// Those in which the usual family has few enough transfers to be simulated for comparison.
   std::vector<Bytes> affordable(std::vector<Bytes> sizes) const;

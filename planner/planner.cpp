@@ -81,11 +81,6 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   };
   progress(0, "schedules");
   Search search(topology, workload, cost_model, options);
-  const auto step_bound = [&](const plan::BatchPlan& batch) {
-    return lower_bound(topology, workload, batch, search.candidates().allowed_codecs(),
-                       search.protected_by_tensor())
-        .time;
-  };
   const bool ends_near_bound = asked.enough_gap && !is_batch_searched(options, workload, space);
   if (ends_near_bound) {
     std::map<Batch, Duration> enough;  // step by batch
@@ -93,7 +88,7 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
       const Batch batch{plan.batch.local_batch, plan.batch.accumulation};
       const auto [known, is_new] = enough.try_emplace(batch);
       if (is_new) {
-        known->second = scaled(step_bound(plan.batch), 1 + *asked.enough_gap);
+        known->second = scaled(search.lower_bound(plan.batch), 1 + *asked.enough_gap);
       }
       is_near_bound = is_near_bound || step <= known->second;
     });
@@ -104,7 +99,8 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   JointSearch joint(workload, options, space, search, sizes);
   std::optional<JointResult> plain;
   if (ends_near_bound) {
-    plain = joint.near_enough_in_fp32(scaled(step_bound(space.fixed()), 1 + *asked.enough_gap));
+    plain =
+        joint.near_enough_in_fp32(scaled(search.lower_bound(space.fixed()), 1 + *asked.enough_gap));
   }
   JointResult found = plain ? *std::move(plain) : joint.run();
   search.on_simulated({});

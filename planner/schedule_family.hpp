@@ -29,6 +29,8 @@ namespace rackrail::planner {
 struct TierCodecs {
   plan::Codec inside;
   plan::Codec across;
+
+  bool operator==(const TierCodecs& other) const = default;
 };
 
 /// In a step other buckets follow, which fill what one leaves of the network.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "planner/batch.hpp"
+#include "planner/bound.hpp"
 #include "planner/protection.hpp"
 
 namespace rackrail::planner {
@@ -58,9 +59,26 @@ Search::Search(const topology::Topology& topology, const plan::Workload& workloa
 
 void Search::complete() {
   if (candidates_.complete()) {
-    bound_.emplace(candidates_.all(), topology_, workload_);
-    loads_.clear();
+    look_at_all_candidates();
   }
+}
+
+bool Search::add_step_forms() {
+  const bool has_more = candidates_.add_step_forms();
+  if (has_more) {
+    look_at_all_candidates();
+  }
+  return has_more;
+}
+
+Duration Search::lower_bound(const plan::BatchPlan& batch) const {
+  return planner::lower_bound(topology_, workload_, batch, candidates_.allowed_codecs(), protected_)
+      .time;
+}
+
+void Search::look_at_all_candidates() {
+  bound_.emplace(candidates_.all(), topology_, workload_);
+  loads_.clear();
 }
 
 void Search::protect_outer_layers(bool outer_layers) {

@@ -79,6 +79,10 @@ class Search {
   const CandidateSet& candidates() const { return candidates_; }
   /// CandidateSet::complete(), of which what was found so far stays right.
   void complete();
+  /// CandidateSet::add_step_forms(), in the same way.
+  bool add_step_forms();
+  /// planner::lower_bound() of steps, with the codecs that are allowed.
+  Duration lower_bound(const plan::BatchPlan& batch) const;
   /// By tensor (planner/protection.hpp).
   const std::vector<bool>& protected_by_tensor() const { return protected_; }
 
@@ -169,6 +173,7 @@ class Search {
   /// Of the candidates that the filter accepts and of no others: codecs are then looked for as they
   /// are where an option leaves only those.
   const ScheduleLoads& loads(const CandidateFilter& filter);
+  void look_at_all_candidates();  ///< once there are more
   bool expects() const;
   /// A group with a protected tensor in it counts as protected.
   std::vector<TensorGroup> groups_of(Bytes bucket_size, bool separate_protected) const;

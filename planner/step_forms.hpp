@@ -1,0 +1,72 @@
+// All-reduces for the buckets of a step among those that families have for one that runs alone.
+//
+// For steps a family has a few schedules (ScheduleFamily::all_reduces). Where ranks are alike they
+// are about as fast as any; where hosts, NICs or cables differ, forms of a collective alone
+// (collective_forms.hpp) may be faster by tens of percent, and some of these are made of few enough
+// transfers for each of many buckets.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/units.hpp"
+#include "plan/cost_model.hpp"
+#include "plan/transfer_graph.hpp"
+#include "planner/collective_form.hpp"
+#include "planner/schedule_family.hpp"
+
+namespace rackrail::planner {
+
+/// Of a bucket, and of what follows one another like one large buffer, in floats.
+inline constexpr std::int64_t kSizesOfStepForms[] = {std::int64_t{1} << 23U,
+                                                     std::int64_t{1} << 26U};
+
+struct StepForm {
+  const ScheduleFamily* family = nullptr;
+  std::size_t number = 0;                            ///< among the family's forms
+  std::shared_ptr<const plan::TransferGraph> graph;  ///< in the codecs in which forms are compared
+  Duration time;
+};
+
+/// Where forms come from and what they are compared by. References must outlive StepForms.
+struct StepFormRequest {
+  const topology::Topology& topology;
+  topology::Router& router;
+  plan::CostModel& costs;
+  TierCodecs codecs;  ///< in which forms are compared
+  bool may_have_rates = true;
+  std::function<bool()> stop = {};  ///< ScheduleRequest::stop
+};
+
+class StepForms {
+ public:
+  explicit StepForms(StepFormRequest request) : request_(std::move(request)) {}
+
+  /// The fastest of these families' forms, if it is faster than `known` by what is worth another
+  /// candidate; none where `known` is near the bound of the network. Families that refuse topology
+  /// or codecs have none. Throws MakingStopped once `stop` says so.
+  std::optional<StepForm> faster(std::span<const ScheduleFamily* const> families,
+                                 std::int64_t elements, Duration known);
+
+  /// One of those in other codecs; none where the family has no such schedule in them.
+  std::optional<plan::TransferGraph> in_codecs(const StepForm& form, const TierCodecs& codecs);
+
+ private:
+  bool is_right(const plan::TransferGraph& graph) const;
+  std::vector<CollectiveForm> made(const ScheduleFamily& family, const TierCodecs& codecs) const;
+  /// No all-reduce takes less, whatever its codecs do.
+  Duration bound(std::int64_t elements);
+  const std::vector<CollectiveForm>& forms_of(const ScheduleFamily& family);
+
+  StepFormRequest request_;
+  std::optional<Bandwidth> rate_;  ///< of the network's bound, once it was asked for
+  std::map<const ScheduleFamily*, std::vector<CollectiveForm>> forms_;
+};
+
+}  // namespace rackrail::planner
