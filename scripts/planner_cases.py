@@ -256,6 +256,7 @@ CASES = {
                              "|few_trees|shallow"),
     "codecs": Cases.of_bench("choose_codecs|by_force"),
     "in-network": Cases.of_bench("in_network"),
+    "steps": Cases.of_bench("network_step"),
     "usual": Cases.of_commands(USUAL_CASES, measure_usual, command_of_usual),
     "commands": Cases.of_commands(COMMANDS, measure_command, lambda case: f"rackrail {case}"),
     "replanning": Cases.of_commands(LOST, measure_lost, command_of_lost),

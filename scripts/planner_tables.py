@@ -105,6 +105,11 @@ def in_network_cells(case, figures):
             f"{figures['gain']:.2f}", verdict(figures["over"] <= MOST_OVER))
 
 
+def step_cells(case, figures):
+    return (name_of(case), f"{figures['ranks']:.0f}", f"{figures['step ms']:.1f} ms",
+            f"{100 * (figures['over'] - 1):+.1f} %", figures["label"], f"{figures['ms'] / 1e3:.1f} s")
+
+
 def usual_cells(case, figures):
     cluster, size = case.split(" ", 1)
     over = figures["ms"] / figures["usual_ms"]
@@ -278,6 +283,15 @@ allow above), and how many times as long the faster of ring and hierarchical tak
 ([notes](planner-notes.md#in-the-network)).""",
           ("case", "ranks", "over the optimum", "gain", "met"), in_network_cells),))
 
+STEPS = Section("Steps that the network decides", (
+    Table("network_step/", """
+Plans in FP32 of bert-large on clusters whose ranks or links are unlike, where compute takes a fiftieth of what it takes
+on a V100, so that all gradients are there at once and little is hidden: the step, over the plan's lower bound, which
+counts no latency and no bucket that others wait for; the families of its buckets, and the time of planning
+([notes](planner-notes.md#schedules-of-steps)).""",
+          ("case", "ranks", "step", "over the bound", "families", "planning"), step_cells,
+          is_timed=True),))
+
 USUAL_SCHEDULES = Section("The best schedule against those that everybody has", (
     Table("", f"""
 `rackrail simulate CLUSTER --collective all-reduce --bytes SIZE --schedule best`, over the fastest of
@@ -333,7 +347,7 @@ Processor time (user and system) and peak memory of one run each of `rackrail`, 
 
 # In the order of the file.
 SECTIONS = {"bounds": BOUNDS, "collectives": COLLECTIVES, "in-network": IN_NETWORK,
-            "usual": USUAL_SCHEDULES, "codecs": CODECS, "replanning": REPLANNING,
+            "steps": STEPS, "usual": USUAL_SCHEDULES, "codecs": CODECS, "replanning": REPLANNING,
             "budgets": TIME_BUDGETS, "commands": OF_COMMANDS}
 
 
