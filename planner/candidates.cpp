@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <iterator>
 #include <span>
-#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -247,44 +245,56 @@ bool CandidateSet::complete() {
 }
 
 bool CandidateSet::add_step_forms() {
-  if (std::exchange(looked_for_step_forms_, true) || topology_.rank_count() >= kVeryManyRanks ||
-      !first_.empty()) {
-    return false;
+  if (!std::exchange(looked_for_step_forms_, true) && topology_.rank_count() < kVeryManyRanks) {
+    try {
+      make_step_forms();
+    } catch (const MakingStopped&) {
+      // There are those that were made before.
+    }
   }
-  const std::size_t before = candidates_.size();
+  return std::ranges::any_of(candidates_, &Candidate::is_step_form);
+}
+
+void CandidateSet::make_step_forms() {
   std::vector<const ScheduleFamily*> families;
   for (const auto& family : schedule_families()) {
     if (!schedule_.has_value() || *schedule_ == family->name()) {
       families.push_back(family.get());
     }
   }
-  const TierCodecs lightest = pairs_.front();
+  // In FP32, or, where that is not asked for, in what is the fastest now.
+  TierCodecs compared = pairs_.front();
+  if (compared.across.is_lossy()) {
+    const auto is_free = [](const Candidate& candidate) { return !candidate.only_protected; };
+    if (const auto fastest = cheapest(kSizesOfStepForms[0], is_free)) {
+      compared = candidates_[fastest->candidate].codecs;
+    }
+  }
+  const auto is_comparable = [&](const Candidate& candidate) {
+    return candidate.codecs == compared && !candidate.only_protected;
+  };
   StepForms forms({.topology = topology_,
                    .router = router_,
                    .costs = cost_model_,
-                   .codecs = lightest,
+                   .codecs = compared,
                    .may_have_rates = may_have_rates_,
                    .stop = stop_});
-  const auto is_lightest = [&](const Candidate& candidate) {
-    return candidate.codecs == lightest && !candidate.only_protected;
-  };
-  try {
-    for (const std::int64_t elements : kSizesOfStepForms) {
-      const std::optional<Choice> known = cheapest(elements, is_lightest);
-      const auto form = known ? forms.faster(families, elements, known->time) : std::nullopt;
-      if (!form) {
-        continue;
-      }
-      for (const TierCodecs& codecs : pairs_) {
-        if (const auto graph = forms.in_codecs(*form, codecs)) {
-          add(*form->family, kFirstStepForm + form->number, *graph, codecs, false);
-        }
+  for (const std::int64_t elements : kSizesOfStepForms) {
+    if (is_stopped()) {
+      return;
+    }
+    const std::optional<Choice> known = cheapest(elements, is_comparable);
+    const auto form = known ? forms.faster(families, elements, known->time) : std::nullopt;
+    if (!form ||
+        first_with_.contains({std::string(form->family->name()), kFirstStepForm + form->number})) {
+      continue;
+    }
+    for (const TierCodecs& codecs : pairs_) {
+      if (const auto graph = forms.in_codecs(*form, codecs)) {
+        add(*form->family, kFirstStepForm + form->number, *graph, codecs, false);
       }
     }
-  } catch (const MakingStopped&) {
-    return candidates_.size() > before;
   }
-  return candidates_.size() > before;
 }
 
 void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,

@@ -77,6 +77,7 @@ struct Choice {
 /// Which candidates a choice may fall on.
 using CandidateFilter = std::function<bool(const Candidate&)>;
 inline bool any_candidate(const Candidate&) { return true; }
+inline bool is_no_step_form(const Candidate& c) { return !c.is_step_form; }
 inline bool is_fp32(const Candidate& c) { return !c.strongest.is_lossy(); }
 inline bool is_at_most_fp16(const Candidate& c) {
   return c.strongest.kind <= plan::CodecKind::kFp16;
@@ -101,8 +102,9 @@ class CandidateSet {
   /// Makes all that were not made yet, a family at a time until PlannerOptions::stop. Returns
   /// whether there are more candidates than before.
   bool complete();
-  /// The same of schedules that families have for collectives alone (step_forms.hpp), which takes
-  /// as long as a short search; none from kVeryManyRanks on, nor when it is called once more.
+  /// The first time, makes schedules that families have for collectives alone candidates, too
+  /// (step_forms.hpp), which takes as long as a short search; none from kVeryManyRanks on. Returns
+  /// whether there are any.
   bool add_step_forms();
 
   const std::vector<Candidate>& all() const { return candidates_; }
@@ -151,6 +153,7 @@ class CandidateSet {
   /// Throws MakingStopped once `stop` says so, which may be empty.
   void add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
                   bool only_protected, const std::function<bool()>& stop = {});
+  void make_step_forms();  ///< throws MakingStopped
   /// The schedule with these codecs, if that is within the error budget.
   void add(const ScheduleFamily& family, std::size_t variant, const plan::TransferGraph& graph,
            const TierCodecs& codecs, bool only_protected);

@@ -1,5 +1,5 @@
-// Every schedule family on its own: the step time of a plan that uses nothing else. Beside them
-// what runs without a planner.
+// Every schedule family on its own: the step time of a plan that uses nothing but its schedules
+// for steps (ScheduleFamily::all_reduces). Beside them what runs without a planner.
 //
 // Each family plans the whole step for the same batch: bucket sizes × a limit on codecs, each
 // bucket the cheapest of the family's candidates by the cost model, the step judged by the same

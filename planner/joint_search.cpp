@@ -23,18 +23,20 @@ namespace {
 constexpr std::size_t kMostTransfersAlone = 1'000'000;
 
 /// Shares of the work up to the end of its phases, for the progress that is shown: the search at
-/// the first batch, the same at the batch that was decided, families and codecs alone, knobs alone
-/// at a batch that is divided over unequal devices; then knobs alone.
+/// the first batch, the same at the batch that was decided, families and codecs alone, among
+/// schedules for collectives alone, too, and with families of such alone, knobs alone at a batch
+/// that is divided over unequal devices; then knobs alone.
 constexpr double kShareOfFirstBatch = 0.3;
 constexpr double kShareOfBatches = 0.45;
 constexpr double kShareOfParts = 0.65;
-constexpr double kShareOfStepForms = 0.9;
+constexpr double kShareOfStepForms = 0.8;
+constexpr double kShareOfFormsAlone = 0.9;
 constexpr double kShareOfDivided = 0.95;
 
 /// What is simulated in some tenths of a second, even when the search is to stop.
 constexpr std::size_t kFewTransfers = 50'000;
 
-constexpr double kNearBound = 1.005;  // of a step, for which no other routes are looked for
+constexpr double kNearBoundOfStep = 1.005;  // no other routes are looked for then
 
 bool same_samples(const plan::BatchPlan& a, const plan::BatchPlan& b) {
   return a.local_batch == b.local_batch && a.accumulation == b.accumulation;
@@ -71,7 +73,7 @@ JointSearch::JointSearch(const plan::Workload& workload, const PlannerOptions& o
       sizes_(std::move(bucket_sizes)),
       usual_size_(options.bucket_size.value_or(kUsualBucket)),
       usual_family_([name = options.schedule.value_or(kUsualFamily)](const Candidate& candidate) {
-        return candidate.family == name || candidate.only_protected;
+        return (candidate.family == name && !candidate.is_step_form) || candidate.only_protected;
       }) {}
 
 double JointSearch::cost(const Search::Scored& scored) const {
@@ -424,15 +426,12 @@ std::optional<JointResult> JointSearch::near_enough_in_fp32(Duration enough) {
   }
   const plan::BatchPlan batch = space_.fixed();
   const Duration limit = enough + Duration(1);
-  enum class Among : std::uint8_t { kMadeSoonest, kOfSteps, kAll };
-  for (const Among among : {Among::kMadeSoonest, Among::kOfSteps, Among::kAll}) {
-    if (among != Among::kMadeSoonest && batch.local_batch.size() >= kVeryManyRanks) {
-      break;
-    }
-    if (among == Among::kOfSteps) {
+  for (const bool is_complete : {false, true}) {
+    if (is_complete) {
+      if (batch.local_batch.size() >= kVeryManyRanks) {
+        break;
+      }
       search_.complete();
-    } else if (among == Among::kAll && !search_.add_step_forms()) {
-      break;
     }
     for (const Bytes size : sizes_) {
       report(fmt::format("FP32 in buckets of {}", to_string(size)));
@@ -454,43 +453,56 @@ std::optional<JointResult> JointSearch::near_enough_in_fp32(Duration enough) {
 
 void JointSearch::try_step_forms(Found& found, const Knobs& knobs) {
   const plan::BatchPlan batch = found.best.plan.batch;
-  begin_phase(pieces_of(knobs), kShareOfStepForms);
-  if (found.fastest <= scaled(search_.lower_bound(batch), kNearBound) || is_stopped()) {
+  if (batch.local_batch.size() >= kVeryManyRanks || is_stopped() ||
+      found.fastest <= scaled(search_.lower_bound(batch), kNearBoundOfStep)) {
     return;
   }
+  begin_phase(1 + pieces_of(knobs), kShareOfStepForms);
   report("other routes");
   if (!search_.add_step_forms()) {
     return;
   }
   Found more = *optimise(knobs, batch, found.best);
-  for (const auto& [name, time] : found.best_of) {
-    lower(more.best_of, name, time);
+  for (const auto& [name, time] : more.best_of) {
+    lower(found.best_of, name, time);
   }
-  for (const auto& [name, time] : found.uniform) {
-    lower(more.uniform, name, time);
+  for (const auto& [name, time] : more.uniform) {
+    lower(found.uniform, name, time);
   }
-  found = std::move(more);
+  found.fastest = std::min(found.fastest, more.fastest);
+  found.fastest_uniform = std::min(found.fastest_uniform, more.fastest_uniform);
+  // Not what only gave up time for lighter codecs once more.
+  if (more.best.estimate.step_time <= scaled(found.best.estimate.step_time, 1 - kWorthwhile / 2)) {
+    found.best = std::move(more.best);
+    found.lightened = more.lightened;
+  }
   std::set<std::string> families;
   for (const Candidate& candidate : search_.candidates().all()) {
-    if (candidate.is_step_form && families.insert(candidate.family).second) {
-      const auto is_of_family = [family = candidate.family](const Candidate& other) {
-        return other.family == family;
-      };
-      try_part(found, is_of_family, candidate.family);
+    if (candidate.is_step_form) {
+      families.insert(candidate.family);
     }
+  }
+  begin_phase(families.size() * sizes_.size() * std::size(kCodecLimits), kShareOfFormsAlone);
+  for (const std::string& family : families) {
+    const auto is_of_family = [&](const Candidate& candidate) {
+      return candidate.family == family;
+    };
+    try_part(found, is_of_family, family);
   }
 }
 
 JointResult JointSearch::run() {
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const Knobs free{sizes_, any_candidate, lossy};
+  // Before they are looked at (try_step_forms), also where a search before this one made them.
+  const Knobs usual{sizes_, is_no_step_form, lossy};
   const plan::BatchPlan first_batch = space_.fixed();
-  begin_phase(pieces_of(free), kShareOfFirstBatch);
+  begin_phase(pieces_of(usual), kShareOfFirstBatch);
   std::vector<Search::Scored> quick;
   if (options_.stop) {
     quick = first_plans(first_batch);
   }
-  std::optional<Found> first = optimise(free, first_batch, std::nullopt, !quick.empty());
+  std::optional<Found> first = optimise(usual, first_batch, std::nullopt, !quick.empty());
   if (!first.has_value() && !quick.empty()) {
     const auto best = std::ranges::min_element(
         quick, {}, [](const Search::Scored& scored) { return scored.estimate.step_time; });
@@ -507,8 +519,8 @@ JointResult JointSearch::run() {
   BatchDecision decision = decide(found.best);
   result.notes = std::move(decision.notes);
   if (!same_samples(decision.batch, first_batch)) {
-    begin_phase(pieces_of(free), kShareOfBatches);
-    found = *optimise(free, decision.batch, with_batch(found.best, decision.batch));
+    begin_phase(pieces_of(usual), kShareOfBatches);
+    found = *optimise(usual, decision.batch, with_batch(found.best, decision.batch));
   }
   if (!batch_is_free) {
     others_batch = decision.batch;

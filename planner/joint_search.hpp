@@ -26,10 +26,13 @@
 // looked for by a timeline that knows no other candidates than those of the family or codec: what
 // others occupy divides its resources more finely, and another choice looks best.
 //
-// Where that is still far from the bound of the step, and ranks are fewer than kVeryManyRanks, the
-// fastest forms of collectives alone join the candidates (step_forms.hpp), and the search goes on
-// from what was found, then with each family alone of which there is such a form. They come last,
-// as what is faster alone is not always faster among other buckets: so nothing gets slower.
+// Where that is more than half a percent from the bound of the step, and ranks are fewer than
+// kVeryManyRanks, the fastest forms of collectives alone join the candidates (step_forms.hpp), and
+// the search goes on from what was found, then with each family alone of which there is such a
+// form. They come last, as what is faster alone is not always faster among other buckets: so
+// nothing gets slower. What is said above of families alone is said of their schedules for steps:
+// a search that is limited to one family looks for that family's own forms, this one for the
+// fastest of all. The batch is not decided once more.
 //
 // Plans are made as drafts first, simulated in the order of what is expected of them, and left out
 // where they cannot be the best (search.hpp). Of those that are as fast as the fastest, within
@@ -156,9 +159,9 @@ class JointSearch {
   std::optional<Search::Scored> alone(const Knobs& knobs, const plan::BatchPlan& batch);
   /// The step of `scored` with another batch.
   Search::Scored with_batch(const Search::Scored& scored, const plan::BatchPlan& batch);
-  /// The batch that the policy wants for the plan's routes, buckets and codecs.
   /// Looks once more, from what was found, among schedules for collectives alone, too.
   void try_step_forms(Found& found, const Knobs& knobs);
+  /// The batch that the policy wants for the plan's routes, buckets and codecs.
   BatchDecision decide(const Search::Scored& scored);
   /// Those in which the usual family has few enough transfers to be simulated for comparison.
   std::vector<Bytes> affordable(std::vector<Bytes> sizes) const;

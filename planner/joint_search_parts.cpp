@@ -67,19 +67,20 @@ void JointSearch::try_parts(Found& found, double end) {
   std::vector<std::pair<std::string, CandidateFilter>> parts;
   for (const std::string& family : families) {
     if (families.size() > 1) {
-      parts.emplace_back(
-          family, [family](const Candidate& candidate) { return candidate.family == family; });
+      parts.emplace_back(family, [family](const Candidate& candidate) {
+        return candidate.family == family && is_no_step_form(candidate);
+      });
     }
   }
   const auto has_rates = [](const Candidate& candidate) { return candidate.graph.has_rates(); };
   if (std::ranges::any_of(all, has_rates)) {
-    parts.emplace_back("schedules without rates", std::not_fn(has_rates));
+    parts.emplace_back("schedules without rates", both(std::not_fn(has_rates), is_no_step_form));
   }
   const std::vector<plan::Codec>& codecs = search_.candidates().allowed_codecs();
   for (const plan::Codec& codec : codecs) {
     if (codecs.size() > 1 && !options_.codec.has_value()) {
       parts.emplace_back(plan::display_name(codec), [codec](const Candidate& candidate) {
-        return candidate.codecs.across == codec;
+        return candidate.codecs.across == codec && is_no_step_form(candidate);
       });
     }
   }

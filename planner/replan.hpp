@@ -15,7 +15,9 @@
 // by simulating each alone, against the new routes. Buckets of about one size get the same. What is
 // not touched stays, and so does the batch. A plan that was to have one family or one size of
 // buckets (plan::Plan::only_schedule, only_bucket_size) has them afterwards; where the family
-// cannot be made anew on the changed cluster, it only gets other routes.
+// cannot be made anew on the changed cluster, it only gets other routes. Schedules that a whole
+// search has beside families' own (step_forms.hpp) keep their shape on other routes, or give way to
+// those: looking for new ones takes longer than all of this.
 #pragma once
 
 #include <cstdint>

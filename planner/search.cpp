@@ -64,11 +64,12 @@ void Search::complete() {
 }
 
 bool Search::add_step_forms() {
-  const bool has_more = candidates_.add_step_forms();
-  if (has_more) {
+  const std::size_t before = candidates_.all().size();
+  const bool has_any = candidates_.add_step_forms();
+  if (candidates_.all().size() > before) {
     look_at_all_candidates();
   }
-  return has_more;
+  return has_any;
 }
 
 Duration Search::lower_bound(const plan::BatchPlan& batch) const {

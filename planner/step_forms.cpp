@@ -13,8 +13,8 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kMostTransfersOfBucket = 35'000;
-constexpr double kWorthwhile = 0.98;  // times what is known
-constexpr double kNearBound = 1.03;
+constexpr double kWorthAnotherForm = 0.98;  // times what is known
+constexpr double kFormsNearBound = 1.03;
 constexpr double kSlowInOnePiece = 2;  // the same: slower forms are not cut into slices
 
 }  // namespace
@@ -71,6 +71,9 @@ Duration StepForms::bound(std::int64_t elements) {
   if (!rate_) {
     rate_ = network_bound(request_.topology).algbw;
   }
+  if (*rate_ <= Bandwidth(0)) {
+    return Duration();  // ranks that nothing binds
+  }
   constexpr std::int64_t kMany = 1 << 20;
   const double bytes = std::min(plan::encoded_size(request_.codecs.inside, kMany).count(),
                                 plan::encoded_size(request_.codecs.across, kMany).count());
@@ -79,21 +82,25 @@ Duration StepForms::bound(std::int64_t elements) {
 
 std::optional<StepForm> StepForms::faster(std::span<const ScheduleFamily* const> families,
                                           std::int64_t elements, Duration known) {
-  if (known <= scaled(bound(elements), kNearBound)) {
+  if (known <= scaled(bound(elements), kFormsNearBound)) {
     return std::nullopt;
   }
   std::optional<StepForm> best;
-  Duration limit = scaled(known, kWorthwhile);
+  Duration limit = scaled(known, kWorthAnotherForm);
   const Duration slow = scaled(known, kSlowInOnePiece);
+  const auto require_time = [this] {
+    if (request_.stop && request_.stop()) {
+      throw MakingStopped();
+    }
+  };
   for (const ScheduleFamily* family : families) {
+    require_time();
     const std::vector<CollectiveForm>& forms = forms_of(*family);
     if (forms.empty()) {
       continue;
     }
     const auto time = [&](std::size_t form, std::int64_t slice, std::optional<Duration> below) {
-      if (request_.stop && request_.stop()) {
-        throw MakingStopped();
-      }
+      require_time();
       const plan::TransferGraph& graph = forms[form].graph();
       return request_.costs.collective_time_below(graph, elements, slice, below.value_or(slow));
     };

@@ -60,7 +60,7 @@ class StepForms {
  private:
   bool is_right(const plan::TransferGraph& graph) const;
   std::vector<CollectiveForm> made(const ScheduleFamily& family, const TierCodecs& codecs) const;
-  /// No all-reduce takes less, whatever its codecs do.
+  /// No all-reduce in the request's codecs takes less.
   Duration bound(std::int64_t elements);
   const std::vector<CollectiveForm>& forms_of(const ScheduleFamily& family);
 

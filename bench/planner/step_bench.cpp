@@ -98,7 +98,7 @@ RACKRAIL_NETWORK_STEP(slow_nic_32, test::rails_with_slow_nic(4, 10));
 RACKRAIL_NETWORK_STEP(slow_diagonal_64, test::rails_with_slow_diagonal());
 RACKRAIL_NETWORK_STEP(slow_box_24, test::rails_with_slow_boxes(1));
 RACKRAIL_NETWORK_STEP(uneven_hosts_13, test::uneven_hosts());
-RACKRAIL_NETWORK_STEP(no_nics_24, test::missing_nics());
+RACKRAIL_NETWORK_STEP(no_nics_12, test::missing_nics());
 RACKRAIL_NETWORK_STEP(lost_cable_32, test::rails_with_lost_cable());
 RACKRAIL_NETWORK_STEP(racks_of_two_kinds_28, test::racks_of_two_kinds());
 

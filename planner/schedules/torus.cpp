@@ -107,10 +107,12 @@ class Torus final : public ScheduleFamily {
     const auto& grid = std::get<RankGrid>(found);
     std::vector<plan::TransferGraph> graphs;
     graphs.push_back(make_buckets(grid, request));
-    if (!are_dimensions_alike(grid, request.topology)) {
-      graphs.push_back(make_buckets(
-          grid, request,
-          {plan::Collective::kAllReduce, bucket_weights(grid, request.topology), kGrowths[0]}));
+    const BucketOptions balanced{plan::Collective::kAllReduce,
+                                 bucket_weights(grid, request.topology), kGrowths[0]};
+    if (!are_dimensions_alike(grid, request.topology) &&
+        bucket_transfers(grid, balanced) <= request.most_transfers) {
+      request.require_time();
+      graphs.push_back(make_buckets(grid, request, balanced));
     }
     for (plan::TransferGraph& graph : grid_trees_of_buckets(grid, request)) {
       graphs.push_back(std::move(graph));
