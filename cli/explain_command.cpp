@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -147,6 +148,8 @@ void print_parts(const explore::Explanation& explanation) {
   fmt::print("{}\n", parts.to_string());
 }
 
+constexpr double kLeastShown = 5e-5;  // of a step
+
 void print(const explore::Explanation& explanation, const PlanInput& input,
            const ExplainCommandOptions& options, bool has_outages) {
   fmt::print("{} on {}{}: a step takes {}{}\n\n", input.workload.name, input.cluster.name(),
@@ -162,7 +165,14 @@ void print(const explore::Explanation& explanation, const PlanInput& input,
     columns.push_back({"same plan", Align::kRight});
   }
   Table gains(columns);
+  std::vector<std::string> idle;
   for (const explore::Gain& gain : explanation.gains) {
+    const bool is_shown = std::abs(gain.gain) >= kLeastShown || options.replan ||
+                          !options.links.empty() || &gain == &explanation.gains.front();
+    if (!is_shown) {
+      idle.push_back(fmt::format("{} {}", gain.what, gain.change));
+      continue;
+    }
     std::vector<std::string> cells{gain.what, gain.change, to_string(gain.step_time),
                                    fmt::format("{:.2f} %", gain.gain * 100)};
     if (gain.kept_plan_time) {
@@ -171,6 +181,9 @@ void print(const explore::Explanation& explanation, const PlanInput& input,
     gains.add_row(std::move(cells));
   }
   fmt::print("{}\n", gains.to_string());
+  if (!idle.empty()) {
+    fmt::print("below 0.01 %    {}\n", fmt::join(idle, ", "));
+  }
   if (const explore::Gain* bottleneck = explanation.bottleneck()) {
     fmt::print("bottleneck      {}: {} saves {:.2f} % of the step\n", bottleneck->what,
                bottleneck->change, bottleneck->gain * 100);

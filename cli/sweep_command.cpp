@@ -45,8 +45,9 @@ void print_sweep(const explore::Scenario& scenario, const explore::SweepResult& 
     fmt::print("the {} executions of each cell are equal: nothing in them is random\n",
                scenario.repetitions);
   }
-  fmt::print("{} cells, {} run now, {} finished before, {} failed\n", result.rows.size(),
-             result.ran, result.rows.size() - result.ran, result.failed);
+  fmt::print("{} {}, {} run now, {} finished before, {} failed\n", result.rows.size(),
+             result.rows.size() == 1 ? "cell" : "cells", result.ran,
+             result.rows.size() - result.ran, result.failed);
   if (result.kept > 0) {
     fmt::print("{} rows of other cells in the file are kept\n", result.kept);
   }

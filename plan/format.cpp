@@ -60,7 +60,29 @@ void check_version(const v1::Plan& message, const std::string& file) {
   }
 }
 
+/// "line 3, column 7" of a byte of the content.
+std::string place_of(std::string_view content, std::size_t byte) {
+  const std::string_view before = content.substr(0, byte);
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const std::size_t last = before.rfind('\n');
+  return fmt::format("line {}, column {}", line,
+                     before.size() - (last == std::string_view::npos ? 0 : last + 1) + 1);
+}
+
+/// Whether it begins as text does, which the binary form of a plan never does for long.
+bool is_text(std::string_view content) {
+  constexpr std::size_t kLooked = 256;
+  return std::ranges::all_of(content.substr(0, kLooked), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= ' ' || byte == '\n' || byte == '\r' || byte == '\t';
+  });
+}
+
 v1::Plan parse_binary(std::string_view content, const std::string& file) {
+  if (!content.empty() && is_text(content)) {
+    fail(file, place_of(content, 0), "text that is no JSON object",
+         "a plan as JSON or in binary form");
+  }
   // First the checksum: protobuf prints complaints about some kinds of damage.
   const std::size_t tail = std::min(checksum_field({}).size(), content.size());
   const std::string_view body = content.substr(0, content.size() - tail);
@@ -76,15 +98,6 @@ v1::Plan parse_binary(std::string_view content, const std::string& file) {
   }
   check_version(message, file);
   return message;
-}
-
-/// "line 3, column 7" of a byte of the content.
-std::string place_of(std::string_view content, std::size_t byte) {
-  const std::string_view before = content.substr(0, byte);
-  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const std::size_t last = before.rfind('\n');
-  return fmt::format("line {}, column {}", line,
-                     before.size() - (last == std::string_view::npos ? 0 : last + 1) + 1);
 }
 
 /// Throws unless the content is JSON; says where it stops being so, which protobuf does not.
