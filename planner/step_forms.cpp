@@ -107,7 +107,7 @@ std::optional<StepForm> StepForms::faster(std::span<const ScheduleFamily* const>
     const auto found = DivisionSearch(shapes_of(forms)).fastest(elements, time, limit);
     if (found && found->time < limit) {
       limit = found->time;
-      best = StepForm{family, found->form, forms[found->form].shared_graph(), found->time};
+      best = StepForm{family, found->form, forms[found->form].shared_graph()};
     }
   }
   return best;

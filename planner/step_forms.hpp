@@ -31,7 +31,6 @@ struct StepForm {
   const ScheduleFamily* family = nullptr;
   std::size_t number = 0;                            ///< among the family's forms
   std::shared_ptr<const plan::TransferGraph> graph;  ///< in the codecs in which forms are compared
-  Duration time;
 };
 
 /// Where forms come from and what they are compared by. References must outlive StepForms.
