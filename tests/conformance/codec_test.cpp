@@ -17,7 +17,7 @@
 #include "tests/support/instruction_sets.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::codec_test {
 namespace {
 
 constexpr unsigned kSeed = 17;
@@ -425,4 +425,4 @@ TEST_CASE("codec: top-k keeps the largest, and refuses indices that cannot be") 
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::codec_test

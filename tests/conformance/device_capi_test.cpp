@@ -12,7 +12,7 @@
 #include "tests/support/skip.hpp"
 #include "tests/unit/runtime/capi/ranks.hpp"
 
-namespace rackrail::test {
+namespace rackrail::test::device_capi_test {
 namespace {
 
 using runtime::CudaStream;
@@ -304,4 +304,4 @@ TEST_CASE("C interface on a GPU: a job of the host refuses the device's memory")
 }
 
 }  // namespace
-}  // namespace rackrail::test
+}  // namespace rackrail::test::device_capi_test

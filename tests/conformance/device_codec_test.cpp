@@ -16,7 +16,7 @@
 #include "runtime/cuda/handles.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::device_codec_test {
 namespace {
 
 using Floats = std::vector<float>;
@@ -424,4 +424,4 @@ TEST_CASE("device codec: sizes that do not fit are refused") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::device_codec_test

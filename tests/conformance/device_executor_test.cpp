@@ -9,7 +9,7 @@
 #include "tests/support/emulated_gpu/fibers.hpp"
 #include "tests/support/fake_nccl.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::device_executor_test {
 namespace {
 
 /// Buckets of one rank on its device, summed step by step.
@@ -299,4 +299,4 @@ TEST_CASE("device executor: what is launched wrongly is refused") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::device_executor_test

@@ -16,7 +16,7 @@
 #include "tests/support/fake_nccl.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::device_plan_executor_test {
 namespace {
 
 /// What a coordinator does for ranks that are threads: each says something, all hear all.
@@ -550,4 +550,4 @@ TEST_CASE("device plan executor: a peer that is far too far ahead is an error, n
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::device_plan_executor_test

@@ -7,7 +7,7 @@
 #include "runtime/cuda/graph.hpp"
 #include "tests/support/emulated_gpu/fibers.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::device_status_test {
 namespace {
 
 TEST_CASE("asking too early whether an event has passed leaves no error behind") {
@@ -30,4 +30,4 @@ TEST_CASE("a driver that is too old is named with its version and the one that i
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::device_status_test

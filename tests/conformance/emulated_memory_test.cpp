@@ -8,7 +8,7 @@
 #include "runtime/cuda/graph.hpp"
 #include "tests/support/emulated_gpu/fibers.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::emulated_memory_test {
 namespace {
 
 constexpr std::size_t kElements = 30'001;
@@ -71,4 +71,4 @@ TEST_CASE("emulated GPU: a codec for the host's arrays keeps its memory") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::emulated_memory_test

@@ -7,7 +7,7 @@
 #include "tests/support/emulated_gpu/fibers.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::emulated_training_test {
 namespace {
 
 /// Counts what happens between the first launch of a step and the sums' end.
@@ -54,4 +54,4 @@ TEST_CASE("GPU training: from the first step on, backward takes no memory and lo
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::emulated_training_test

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::host_messages_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -262,4 +262,4 @@ TEST_CASE("a transport learns of the device's memory once") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::host_messages_test

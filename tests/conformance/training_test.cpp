@@ -15,7 +15,7 @@
 #include "tests/support/skip.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::training_test {
 namespace {
 
 /// Why this machine cannot compute on a GPU.
@@ -285,4 +285,4 @@ TEST_CASE("GPU training: ranks that share the GPU end with the same bits and the
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::training_test

@@ -18,7 +18,7 @@
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::transport_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -512,4 +512,4 @@ TEST_CASE("transport: what a handler throws comes out of progress(), which goes 
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::transport_test

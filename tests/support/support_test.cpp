@@ -6,6 +6,8 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/skip.hpp"
 
+namespace rackrail::support_test {
+
 namespace fs = std::filesystem;
 using rackrail::test::TemporaryDirectory;
 
@@ -41,3 +43,5 @@ TEST_CASE("counted as failed although it skips", "[.run-tests]") {
 }
 
 TEST_CASE("counted as failed when it crashes", "[.run-tests]") { std::abort(); }
+
+}  // namespace rackrail::support_test

@@ -16,7 +16,7 @@
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail {
+namespace rackrail::collectives_test {
 namespace {
 
 using topology::NodeKind;
@@ -277,4 +277,4 @@ TEST_CASE("collectives: lossy codecs leave the same bits everywhere, near the su
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::collectives_test

@@ -13,7 +13,7 @@
 #include "tests/support/clusters.hpp"
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail {
+namespace rackrail::reduced_error_test {
 namespace {
 
 using topology::Topology;
@@ -126,4 +126,4 @@ TEST_CASE("of chains and exchanges the model says what their formulas say") {
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::reduced_error_test

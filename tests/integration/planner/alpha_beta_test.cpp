@@ -17,7 +17,7 @@
 #include "tests/support/free_devices.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail {
+namespace rackrail::alpha_beta_test {
 namespace {
 
 using topology::NodeKind;
@@ -348,4 +348,4 @@ TEST_CASE("a ring over a ring of cables costs what a ring costs") {
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::alpha_beta_test

@@ -10,7 +10,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail {
+namespace rackrail::batch_test {
 namespace {
 
 /// Hosts of one device each behind a switch.
@@ -141,4 +141,4 @@ TEST_CASE("where one host's link is narrow, all others are planned for, too") {
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::batch_test

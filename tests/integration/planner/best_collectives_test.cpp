@@ -14,7 +14,7 @@
 #include "tests/support/skip.hpp"
 #include "topology/linear_program.hpp"
 
-namespace rackrail {
+namespace rackrail::best_collectives_test {
 namespace {
 
 using plan::Collective;
@@ -172,4 +172,4 @@ TEST_CASE("all-reduces of 1 GiB by switches that add are near the in-network opt
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::best_collectives_test

@@ -17,7 +17,7 @@
 #include "tests/support/compression_cases.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::compression_test {
 namespace {
 
 TEST_CASE("the timeline says what the simulator says, within a few percent") {
@@ -279,4 +279,4 @@ TEST_CASE("where compute hides what is sent nothing is compressed, on a slow net
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::compression_test

@@ -9,7 +9,7 @@
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::compression_warmup_test {
 namespace {
 
 /// What a rank has lost of a gradient is only made up for over steps: the budget allows all of it.
@@ -113,4 +113,4 @@ TEST_CASE("a plan without codecs has no warm-up, whatever is asked for") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::compression_warmup_test

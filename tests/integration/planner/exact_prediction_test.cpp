@@ -7,7 +7,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::exact_prediction_test {
 namespace {
 
 plan::Workload model() { return plan::read_workload("resnet-50", topology::configs_folder()); }
@@ -51,4 +51,4 @@ TEST_CASE("where every step is exact, there is no second estimate") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::exact_prediction_test

@@ -12,7 +12,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::folded_steps_test {
 namespace {
 
 constexpr std::int64_t kSlice = 1 << 14;
@@ -248,4 +248,4 @@ TEST_CASE("a folded step takes as long as all of it") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::folded_steps_test

@@ -14,7 +14,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::forest_collectives_test {
 namespace {
 
 using topology::Topology;
@@ -127,4 +127,4 @@ TEST_CASE("few pairs of ranks fill links of uneven ways better than many") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::forest_collectives_test

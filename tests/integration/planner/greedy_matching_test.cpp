@@ -10,7 +10,7 @@
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail {
+namespace rackrail::greedy_matching_test {
 namespace {
 
 using topology::NodeKind;
@@ -87,4 +87,4 @@ TEST_CASE("greedy matching comes near the bound of reduce-scatter and all-gather
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::greedy_matching_test

@@ -13,7 +13,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::group_exchange_test {
 namespace {
 
 using topology::Topology;
@@ -87,4 +87,4 @@ TEST_CASE("two kinds of boxes in one cluster are within 2 % of the joint optimum
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::group_exchange_test

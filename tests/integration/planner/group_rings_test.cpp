@@ -12,7 +12,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::group_rings_test {
 namespace {
 
 using plan::Collective;
@@ -98,4 +98,4 @@ TEST_CASE("4 MiB between 16 boxes on rails go faster along rings within rings th
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::group_rings_test

@@ -12,7 +12,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::host_staging_test {
 namespace {
 
 using plan::TransferGraph;
@@ -88,4 +88,4 @@ TEST_CASE("steps of a staged plan leave nothing behind, and say how long was cop
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::host_staging_test

@@ -22,7 +22,7 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail {
+namespace rackrail::in_network_test {
 namespace {
 
 using topology::NodeKind;
@@ -177,4 +177,4 @@ TEST_CASE("a plan for switches that reduce uses them and states the bound that t
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::in_network_test

@@ -12,7 +12,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::judged_division_test {
 namespace {
 
 TEST_CASE("a division is that of the least judged time, of messages that are not too short") {
@@ -40,4 +40,4 @@ TEST_CASE("a division is that of the least judged time, of messages that are not
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::judged_division_test

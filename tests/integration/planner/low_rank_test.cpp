@@ -8,7 +8,7 @@
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::low_rank_test {
 namespace {
 
 plan::Plan planned(const plan::Workload& workload, const char* codec) {
@@ -58,4 +58,4 @@ TEST_CASE("without shapes low rank falls back to what is exact") {
       std::ranges::none_of(plan.buckets, [](const plan::Bucket& b) { return b.codec.is_lossy(); }));
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::low_rank_test

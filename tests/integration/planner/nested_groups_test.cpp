@@ -13,7 +13,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::nested_groups_test {
 namespace {
 
 constexpr std::int64_t kSlice = 1 << 18;
@@ -123,4 +123,4 @@ TEST_CASE("groups of several sizes gain likewise") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::nested_groups_test

@@ -9,7 +9,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::plan_report_test {
 namespace {
 
 topology::Topology cluster() { return topology::read_cluster("two-racks-40g").topology; }
@@ -314,4 +314,4 @@ TEST_CASE("a report has no rows for choices that the options made") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::plan_report_test

@@ -16,7 +16,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail {
+namespace rackrail::planner_integration_test {
 namespace {
 
 topology::Topology cluster(const std::string& name) {
@@ -410,4 +410,4 @@ TEST_CASE("on a fast fabric with overlap the plan says that compression does not
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::planner_integration_test

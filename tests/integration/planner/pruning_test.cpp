@@ -18,7 +18,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::pruning_test {
 namespace {
 
 /// Counts what is simulated.
@@ -273,4 +273,4 @@ TEST_CASE("a family whose schedule is not made in time is left out, with all tha
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::pruning_test

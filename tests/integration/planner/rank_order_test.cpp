@@ -14,7 +14,7 @@
 #include "topology/part.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::rank_order_test {
 namespace {
 
 using topology::Topology;
@@ -155,4 +155,4 @@ TEST_CASE("no other order of the GPUs of a host crosses its sockets less") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::rank_order_test

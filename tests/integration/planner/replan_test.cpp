@@ -20,7 +20,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail {
+namespace rackrail::replan_test {
 namespace {
 
 /// Three hosts of 4 GPUs with two slow NICs each.
@@ -296,4 +296,4 @@ TEST_CASE("a lost link without which ranks are cut off, and a plan for another c
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::replan_test

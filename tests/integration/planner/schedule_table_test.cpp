@@ -12,7 +12,7 @@
 #include "tests/support/grids.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::schedule_table_test {
 namespace {
 
 topology::Topology torus() {
@@ -165,4 +165,4 @@ TEST_CASE("a table that cannot be made says why") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::schedule_table_test

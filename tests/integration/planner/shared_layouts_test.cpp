@@ -7,7 +7,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::shared_layouts_test {
 namespace {
 
 constexpr std::int64_t kSlice = 1 << 12;
@@ -54,4 +54,4 @@ TEST_CASE("a graph that has grown since is another one") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::shared_layouts_test

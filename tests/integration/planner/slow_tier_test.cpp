@@ -19,7 +19,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::slow_tier_test {
 namespace {
 
 using topology::Topology;
@@ -148,4 +148,4 @@ TEST_CASE("beyond that what stays in the rack is compressed, too, and as much fa
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::slow_tier_test

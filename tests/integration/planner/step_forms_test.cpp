@@ -20,7 +20,7 @@
 #include "tests/support/broken_grids.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::step_forms_test {
 namespace {
 
 using topology::Topology;
@@ -157,4 +157,4 @@ TEST_CASE("steps that the network decides are near its bound on meshes and unlik
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::step_forms_test

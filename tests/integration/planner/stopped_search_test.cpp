@@ -15,7 +15,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::stopped_search_test {
 namespace {
 
 /// Three boxes of 8 GPUs, each with one slow port, so that what crosses the ports is best encoded.
@@ -227,4 +227,4 @@ TEST_CASE("a search for what is near the bound says what it looks at, in FP32 fi
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::stopped_search_test

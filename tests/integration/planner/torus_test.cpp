@@ -16,7 +16,7 @@
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail {
+namespace rackrail::torus_test {
 namespace {
 
 using test::Side;
@@ -202,4 +202,4 @@ TEST_CASE("a mesh and a torus that have lost a cable, or have a slow one, are ne
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::torus_test

@@ -12,7 +12,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::very_many_ranks_test {
 namespace {
 
 constexpr std::int64_t kSlice = 1 << 18;
@@ -89,4 +89,4 @@ TEST_CASE("for very many ranks the plan is no slower than that of any one family
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::very_many_ranks_test

@@ -11,7 +11,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::work_left_test {
 namespace {
 
 constexpr std::int64_t kSlice = 1 << 16;
@@ -117,4 +117,4 @@ TEST_CASE("what cannot end in time is given up long before the time is over") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::work_left_test

@@ -9,7 +9,7 @@
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail {
+namespace rackrail::registration_test {
 namespace {
 
 topology::Topology read_pairs() {
@@ -56,4 +56,4 @@ TEST_CASE("a transport is added by its file and a line") {
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::registration_test

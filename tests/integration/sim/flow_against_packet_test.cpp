@@ -13,7 +13,7 @@
 
 #include "tests/integration/sim/flow_cases.hpp"
 
-namespace rackrail::sim::test {
+namespace rackrail::sim::test::flow_against_packet_test {
 namespace {
 
 constexpr double kMakespan = 0.05;
@@ -135,4 +135,4 @@ TEST_CASE("table of both levels", "[.table]") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim::test
+}  // namespace rackrail::sim::test::flow_against_packet_test

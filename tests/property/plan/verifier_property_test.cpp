@@ -10,7 +10,7 @@
 #include "tests/property/plan/random_execution.hpp"
 #include "tests/unit/plan/example_graphs.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::verifier_property_test {
 namespace {
 
 using examples::Draft;
@@ -318,4 +318,4 @@ TEST_CASE("random broadcasts with codecs that are let pass end with the same bit
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::verifier_property_test

@@ -14,7 +14,7 @@
 #include "tests/property/topology/random_topology.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::best_schedule_property_test {
 namespace {
 
 using topology::Topology;
@@ -115,4 +115,4 @@ TEST_CASE("the best of the table is never slower than these on random clusters")
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::best_schedule_property_test

@@ -15,7 +15,7 @@
 #include "tests/support/skip.hpp"
 #include "topology/linear_program.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::chunk_sizes_property_test {
 namespace {
 
 using topology::NodeKind;
@@ -95,4 +95,4 @@ TEST_CASE("chunks of the best sizes are right, and on average faster by a fifth 
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::chunk_sizes_property_test

@@ -4,7 +4,7 @@
 #include "planner/compression_search.hpp"
 #include "random_compression.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::compression_property_test {
 namespace {
 
 constexpr std::uint64_t kCases = 500;
@@ -144,4 +144,4 @@ TEST_CASE("the same problem gives the same choice") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::compression_property_test

@@ -17,7 +17,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::forest_property_test {
 namespace {
 
 using topology::NodeKind;
@@ -367,4 +367,4 @@ TEST_CASE("schedules along forests on random cables are right") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::forest_property_test

@@ -16,7 +16,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::in_network_property_test {
 namespace {
 
 using topology::Topology;
@@ -312,4 +312,4 @@ TEST_CASE("where some switches cannot, trees mostly have the optimum all the sam
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::in_network_property_test

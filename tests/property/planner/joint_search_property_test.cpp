@@ -10,7 +10,7 @@
 #include "sim/simulator.hpp"
 #include "tests/property/topology/random_topology.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::joint_search_property_test {
 namespace {
 
 constexpr std::uint64_t kCases = 40;
@@ -138,4 +138,4 @@ TEST_CASE("a search that is stopped has a whole plan, and more time never makes 
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::joint_search_property_test

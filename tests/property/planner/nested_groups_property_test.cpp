@@ -7,7 +7,7 @@
 #include "planner/schedules/nested_groups.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::nested_groups_property_test {
 namespace {
 
 std::vector<std::vector<std::vector<int>>> random_nesting(std::mt19937_64& random) {
@@ -56,4 +56,4 @@ TEST_CASE("all-reduces over random nestings are right, with codecs too") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::nested_groups_property_test

@@ -11,7 +11,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::one_part_property_test {
 namespace {
 
 /// Five hosts in three racks, no two links alike.
@@ -99,4 +99,4 @@ TEST_CASE("no family and no codec alone makes a faster step than the joint plan"
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::one_part_property_test

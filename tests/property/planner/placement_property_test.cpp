@@ -13,7 +13,7 @@
 #include "topology/queries.hpp"
 #include "topology/remove.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::placement_property_test {
 namespace {
 
 using topology::Topology;
@@ -253,4 +253,4 @@ TEST_CASE("what cannot be placed is said") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::placement_property_test

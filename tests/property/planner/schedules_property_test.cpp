@@ -6,7 +6,7 @@
 #include "planner/schedule_family.hpp"
 #include "tests/property/topology/random_topology.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::schedules_property_test {
 namespace {
 
 TEST_CASE("every family that does not refuse a random topology is right on it") {
@@ -61,4 +61,4 @@ TEST_CASE("greedy matching brings every chunk to every rank once, and back once"
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::schedules_property_test

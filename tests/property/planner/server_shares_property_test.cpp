@@ -13,7 +13,7 @@
 #include "tests/support/skip.hpp"
 #include "topology/linear_program.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::server_shares_property_test {
 namespace {
 
 using topology::NodeKind;
@@ -212,4 +212,4 @@ TEST_CASE("no other shares of a parameter server are better on uneven racks") {
   CHECK(better_than_equal > 50);
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::server_shares_property_test

@@ -11,7 +11,7 @@
 #include "tests/support/device_simulation.hpp"
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::device_property_test {
 namespace {
 
 constexpr unsigned kSeed = 90;
@@ -302,4 +302,4 @@ TEST_CASE("the verifier's word holds for stages: a graph that loses a contributi
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::device_property_test

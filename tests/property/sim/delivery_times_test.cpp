@@ -7,7 +7,7 @@
 
 #include "tests/property/sim/progressive_filling.hpp"
 
-namespace rackrail::sim::test {
+namespace rackrail::sim::test::delivery_times_test {
 namespace {
 
 constexpr std::uint64_t kSeed = 20261122;
@@ -71,4 +71,4 @@ TEST_CASE("flows of a random set end when a plain fluid simulation says") {
   CHECK(compared > 20'000);
 }
 
-}  // namespace rackrail::sim::test
+}  // namespace rackrail::sim::test::delivery_times_test

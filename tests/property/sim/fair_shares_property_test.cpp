@@ -9,7 +9,7 @@
 #include "tests/property/sim/progressive_filling.hpp"
 #include "tests/property/sim/random_flows.hpp"
 
-namespace rackrail::sim::test {
+namespace rackrail::sim::test::fair_shares_property_test {
 namespace {
 
 constexpr std::uint64_t kSeed = 20261121;
@@ -175,4 +175,4 @@ TEST_CASE("the judge of fairness sees one rate that is too high or too low") {
   }
 }
 
-}  // namespace rackrail::sim::test
+}  // namespace rackrail::sim::test::fair_shares_property_test

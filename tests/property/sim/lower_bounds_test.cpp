@@ -17,7 +17,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::sim::test {
+namespace rackrail::sim::test::lower_bounds_test {
 namespace {
 
 using topology::Topology;
@@ -195,4 +195,4 @@ TEST_CASE("no schedule beats the bound of its cluster or its own at either level
   }
 }
 
-}  // namespace rackrail::sim::test
+}  // namespace rackrail::sim::test::lower_bounds_test

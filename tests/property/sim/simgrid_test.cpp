@@ -13,7 +13,7 @@
 #include "tests/property/sim/delivery_times.hpp"
 #include "tests/property/sim/random_flows.hpp"
 
-namespace rackrail::sim::test {
+namespace rackrail::sim::test::simgrid_test {
 namespace {
 
 namespace s4u = simgrid::s4u;
@@ -141,4 +141,4 @@ TEST_CASE("flows of a random set end when SimGrid's CM02 model says") {
   CHECK(compared > 50'000);
 }
 
-}  // namespace rackrail::sim::test
+}  // namespace rackrail::sim::test::simgrid_test

@@ -10,6 +10,8 @@
 #include "topology/queries.hpp"
 #include "topology/widening.hpp"
 
+namespace rackrail::bounds_property_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::random_topology;
@@ -222,3 +224,5 @@ TEST_CASE("all-reduce by reduce-scatter and all-gather respects the bound of all
     CHECK(seconds_per_byte(allreduce_bound(t).algbw) <= reached * (1 + 1e-6));
   }
 }
+
+}  // namespace rackrail::bounds_property_test

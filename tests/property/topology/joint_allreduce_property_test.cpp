@@ -13,6 +13,8 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
+namespace rackrail::joint_allreduce_property_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::random_topology;
@@ -283,3 +285,5 @@ TEST_CASE("where each switch has abilities of its own, all cuts and flows give t
   CHECK(mixed > 100);
   CHECK(between > 0);
 }
+
+}  // namespace rackrail::joint_allreduce_property_test

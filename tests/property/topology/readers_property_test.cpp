@@ -7,6 +7,8 @@
 #include "tests/support/paths.hpp"
 #include "topology/reader.hpp"
 
+namespace rackrail::readers_property_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::random_topology;
@@ -36,3 +38,5 @@ TEST_CASE("random graphs survive the flat form to the digest, and the edge list 
     }
   }
 }
+
+}  // namespace rackrail::readers_property_test

@@ -8,6 +8,8 @@
 #include "tests/property/topology/random_topology.hpp"
 #include "topology/queries.hpp"
 
+namespace rackrail::router_property_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::random_topology;
@@ -107,3 +109,5 @@ TEST_CASE("a route is a path, and no other path is better") {
     }
   }
 }
+
+}  // namespace rackrail::router_property_test

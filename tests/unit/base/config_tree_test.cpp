@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 
+namespace rackrail::config_tree_test {
+
 using namespace rackrail;
 
 namespace {
@@ -99,3 +101,5 @@ TEST_CASE("nesting is limited") {
   const std::string deeper = std::string(100'000, '[');
   CHECK_THROWS_AS(parse(deeper), ConfigError);
 }
+
+}  // namespace rackrail::config_tree_test

@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+namespace rackrail::digest_test {
+
 using rackrail::sha256_hex;
 
 TEST_CASE("SHA-256 gives the digests of FIPS 180-4's examples") {
@@ -15,3 +17,5 @@ TEST_CASE("SHA-256 gives the digests of FIPS 180-4's examples") {
 TEST_CASE("SHA-256 reads zero bytes like any other") {
   CHECK(sha256_hex(std::string_view("a\0b", 3)) != sha256_hex("a"));
 }
+
+}  // namespace rackrail::digest_test

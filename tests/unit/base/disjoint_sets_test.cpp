@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace rackrail {
+namespace rackrail::disjoint_sets_test {
 namespace {
 
 TEST_CASE("sets that are joined have one number, in the order of their first elements") {
@@ -18,4 +18,4 @@ TEST_CASE("sets that are joined have one number, in the order of their first ele
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::disjoint_sets_test

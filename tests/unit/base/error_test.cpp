@@ -3,6 +3,8 @@
 #include <catch2/catch.hpp>
 #include <string>
 
+namespace rackrail::error_test {
+
 using namespace rackrail;
 
 TEST_CASE("an error context becomes one line from the parts that are known") {
@@ -47,3 +49,5 @@ TEST_CASE("an error keeps its parts for programs") {
 TEST_CASE("a lost peer is a failure of the runtime") {
   CHECK_THROWS_AS(throw PeerLostError("rank 3"), RuntimeFailure);
 }
+
+}  // namespace rackrail::error_test

@@ -13,6 +13,8 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/skip.hpp"
 
+namespace rackrail::file_test {
+
 namespace fs = std::filesystem;
 using namespace rackrail;
 
@@ -108,3 +110,5 @@ TEST_CASE("a folder without the right to write is named") {
   CHECK_THROWS_WITH(write_file_atomically(folder.path() / "file", "x"),
                     Catch::Contains("Permission denied"));
 }
+
+}  // namespace rackrail::file_test

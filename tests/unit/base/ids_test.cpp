@@ -4,6 +4,8 @@
 #include <type_traits>
 #include <unordered_set>
 
+namespace rackrail::ids_test {
+
 using namespace rackrail;
 
 TEST_CASE("ids of different things are different types") {
@@ -19,3 +21,5 @@ TEST_CASE("ids compare, hash and index by their value") {
   const std::unordered_set<NodeId> set{NodeId(1), NodeId(1), NodeId(2)};
   CHECK(set.size() == 2);
 }
+
+}  // namespace rackrail::ids_test

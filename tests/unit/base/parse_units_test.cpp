@@ -7,6 +7,8 @@
 
 #include "base/error.hpp"
 
+namespace rackrail::parse_units_test {
+
 using namespace rackrail;
 
 TEST_CASE("sizes are read with decimal and binary prefixes") {
@@ -139,3 +141,5 @@ TEST_CASE("shown text changes its prefix where rounding reaches it") {
   CHECK(to_string(Bandwidth(9'999'000'000)) == "10.0 GB/s");
   CHECK(to_string(Bandwidth(99'990'000'000)) == "100 GB/s");
 }
+
+}  // namespace rackrail::parse_units_test

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
+namespace rackrail::random_test {
+
 using namespace rackrail;
 
 TEST_CASE("mix64 is the output function of SplitMix64") {
@@ -45,3 +47,5 @@ TEST_CASE("uniform numbers stay in [0, 1) with the mean and variance they should
   CHECK(std::fabs(sum / kCount - 0.5) < 0.005);
   CHECK(std::fabs(squares / kCount - 1.0 / 3) < 0.005);
 }
+
+}  // namespace rackrail::random_test

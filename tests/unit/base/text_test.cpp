@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace rackrail {
+namespace rackrail::text_test {
 namespace {
 
 TEST_CASE("texts are the same in any case where they differ in English letters' case only") {
@@ -28,4 +28,4 @@ TEST_CASE("the first line that is no UTF-8 is found") {
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::text_test

@@ -7,6 +7,8 @@
 
 #include "base/error.hpp"
 
+namespace rackrail::units_test {
+
 using namespace rackrail;
 
 namespace {
@@ -79,3 +81,5 @@ TEST_CASE("quantities do not mix") {
   STATIC_REQUIRE_FALSE(std::is_convertible_v<std::int64_t, Bytes>);
   STATIC_REQUIRE_FALSE(std::is_constructible_v<Bytes, Duration>);
 }
+
+}  // namespace rackrail::units_test

@@ -8,7 +8,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::cli::batch_watch_test {
 namespace {
 
 constexpr double kCalm = 20;      // samples
@@ -191,4 +191,4 @@ TEST_CASE("steps without norms, of strangers or in pieces decide nothing") {
   CHECK(job.watch.decisions_json().empty());
 }
 
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::batch_watch_test

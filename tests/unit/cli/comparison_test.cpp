@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
-namespace rackrail::cli {
+namespace rackrail::cli::comparison_test {
 namespace {
 
 TEST_CASE("the mean is of factors, as half and double are equally far off") {
@@ -26,4 +26,4 @@ TEST_CASE("the median of an even number lies between the two in the middle") {
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::comparison_test

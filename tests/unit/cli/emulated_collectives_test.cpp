@@ -10,7 +10,7 @@
 #include "planner/held_rates.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::cli::emulated_collectives_test {
 namespace {
 
 /// Of one size and codec, by one family.
@@ -137,4 +137,4 @@ TEST_CASE("each family has a plan of its own for each codec") {
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::emulated_collectives_test

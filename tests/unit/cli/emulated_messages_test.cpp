@@ -18,7 +18,7 @@
 #include "runtime/emulate/network_plan.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::cli::emulated_messages_test {
 namespace {
 
 constexpr Duration kLinkLatency = 5_us;
@@ -185,4 +185,4 @@ TEST_CASE("the record has messages beside all-reduces, and counts their errors")
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::emulated_messages_test

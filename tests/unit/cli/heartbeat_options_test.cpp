@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::cli::heartbeat_options_test {
 namespace {
 
 TEST_CASE("a silent worker is noticed sooner where the job goes on without it") {
@@ -36,4 +36,4 @@ TEST_CASE("the silence follows a period that is given, and may be given alone") 
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::heartbeat_options_test

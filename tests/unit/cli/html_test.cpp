@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace rackrail::cli {
+namespace rackrail::cli::html_test {
 namespace {
 
 using topology::NodeKind;
@@ -167,4 +167,4 @@ TEST_CASE("a curve leaves out values that are no numbers") {
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::html_test

@@ -9,7 +9,7 @@
 #include "sim/simulator.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::cli::local_prediction_test {
 namespace {
 
 constexpr std::size_t kWorkers = 4;
@@ -149,4 +149,4 @@ TEST_CASE("a machine is its cores, shared by all workers") {
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::local_prediction_test

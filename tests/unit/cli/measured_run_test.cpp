@@ -11,7 +11,7 @@
 #include "tests/support/clusters.hpp"
 #include "tests/support/paths.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::cli::measured_run_test {
 namespace {
 
 plan::Plan some_plan() {
@@ -118,4 +118,4 @@ TEST_CASE("what is no run of the plan, or one that measured no links, is refused
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::measured_run_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace rackrail::cli {
+namespace rackrail::cli::progress_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -22,4 +22,4 @@ TEST_CASE("long work writes a line after ten seconds and every thirty, short wor
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::progress_test

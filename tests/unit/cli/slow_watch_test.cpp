@@ -8,7 +8,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::cli::slow_watch_test {
 namespace {
 
 constexpr std::int64_t kSamples = 32;
@@ -174,4 +174,4 @@ TEST_CASE("a straggler that hides behind the network is no reason for another pl
   CHECK(kept - better < 0.13);
 }
 
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::slow_watch_test

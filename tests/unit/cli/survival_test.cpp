@@ -7,7 +7,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::cli {
+namespace rackrail::cli::survival_test {
 namespace {
 
 /// A model with one large tensor, for rates that a plan depends on.
@@ -217,4 +217,4 @@ TEST_CASE("after a loss it is said what all gradients go by then") {
   CHECK(moved <= workload.gradient_bytes());
 }
 
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::survival_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace rackrail::cli {
+namespace rackrail::cli::table_test {
 namespace {
 
 TEST_CASE("columns are as wide as their widest cell; numbers stand to the right") {
@@ -65,4 +65,4 @@ TEST_CASE("shares are printed in percent with one decimal") {
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::table_test

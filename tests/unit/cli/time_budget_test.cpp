@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace rackrail::cli {
+namespace rackrail::cli::time_budget_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -41,4 +41,4 @@ TEST_CASE("short pieces use a budget to its last eighth, and no piece fits into 
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::time_budget_test

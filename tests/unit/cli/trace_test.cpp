@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-namespace rackrail::cli {
+namespace rackrail::cli::trace_test {
 namespace {
 
 using nlohmann::json;
@@ -87,4 +87,4 @@ TEST_CASE("a trace of nothing is still a trace") {
 }
 
 }  // namespace
-}  // namespace rackrail::cli
+}  // namespace rackrail::cli::trace_test

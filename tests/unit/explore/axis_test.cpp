@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::axis_test {
 namespace {
 
 Axis axis_of(const std::string& yaml, bool for_random = false) {
@@ -111,4 +111,4 @@ TEST_CASE("axes of one search are drawn independently, and the seed matters") {
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::axis_test

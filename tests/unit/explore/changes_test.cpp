@@ -10,7 +10,7 @@
 #include "explore/altered.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::changes_test {
 namespace {
 
 using topology::LinkKind;
@@ -119,4 +119,4 @@ TEST_CASE("ranks of several device classes have no common codec rate to change")
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::changes_test

@@ -8,7 +8,7 @@
 #include "plan/workload.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::document_test {
 namespace {
 
 const std::string kText =
@@ -93,4 +93,4 @@ TEST_CASE("the nearest names come first, those that contain the wanted one befor
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::document_test

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::evaluate_test {
 namespace {
 
 // Two hosts on one cable of 1 GB/s, a model of one gradient of 10⁸ bytes.
@@ -109,4 +109,4 @@ TEST_CASE("objectives are the figures of their names") {
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::evaluate_test

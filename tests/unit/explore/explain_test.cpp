@@ -14,7 +14,7 @@
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::explain_test {
 namespace {
 
 using topology::LinkKind;
@@ -514,4 +514,4 @@ TEST_CASE("a faster device shortens all of its times") {
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::explain_test

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::outages_test {
 namespace {
 
 using topology::NodeKind;
@@ -266,4 +266,4 @@ TEST_CASE("outages that mean nothing are refused with their place") {
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::outages_test

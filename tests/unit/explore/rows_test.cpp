@@ -6,7 +6,7 @@
 #include "base/file.hpp"
 #include "tests/support/paths.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::rows_test {
 namespace {
 
 Row good_row() {
@@ -105,4 +105,4 @@ TEST_CASE("a half-written last line is left out, any other that is no row is an 
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::rows_test

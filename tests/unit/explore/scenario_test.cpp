@@ -11,7 +11,7 @@
 #include "tests/support/paths.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::scenario_test {
 namespace {
 
 constexpr const char* kHead = "cluster: two-racks-40g\nworkload: resnet-50\n";
@@ -230,4 +230,4 @@ TEST_CASE("the shipped scenarios can be read") {
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::scenario_test

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::share_test {
 namespace {
 
 Share share_of(const std::map<std::string, std::string>& variables) {
@@ -77,4 +77,4 @@ TEST_CASE("shares are disjoint and complete") {
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::share_test

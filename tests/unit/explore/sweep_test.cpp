@@ -11,7 +11,7 @@
 #include "explore/parallel.hpp"
 #include "tests/support/paths.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::sweep_test {
 namespace {
 
 // Twelve cells whose figures are a function of their values; batch 3 of fp16 fails.
@@ -221,4 +221,4 @@ TEST_CASE("work is done once each, and the first failure is what is thrown") {
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::sweep_test

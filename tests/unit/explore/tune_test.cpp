@@ -9,7 +9,7 @@
 #include "tests/support/paths.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::explore {
+namespace rackrail::explore::tune_test {
 namespace {
 
 Scenario read(const std::string& vary) {
@@ -127,4 +127,4 @@ TEST_CASE("tuning is the same on any number of threads") {
 }
 
 }  // namespace
-}  // namespace rackrail::explore
+}  // namespace rackrail::explore::tune_test

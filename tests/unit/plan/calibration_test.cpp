@@ -9,7 +9,7 @@
 #include "base/file.hpp"
 #include "tests/support/paths.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::calibration_test {
 namespace {
 
 using nlohmann::json;
@@ -182,4 +182,4 @@ TEST_CASE("what was measured holds for ranks that are CPUs, and only for them") 
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::calibration_test

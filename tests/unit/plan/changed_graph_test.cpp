@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::changed_graph_test {
 namespace {
 
 /// Rank 0 sends its half to rank 1 over link 4, and back over link 5 once it is there.
@@ -88,4 +88,4 @@ TEST_CASE("each route of a graph needs one in its place") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::changed_graph_test

@@ -6,7 +6,7 @@
 
 #include "plan/workload.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::codec_errors_test {
 namespace {
 
 CodecError error_of(const char* codec) { return usual_error(parse_codec(codec)); }
@@ -71,4 +71,4 @@ TEST_CASE("what was measured on a model's own gradients comes before the table")
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::codec_errors_test

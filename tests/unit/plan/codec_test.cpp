@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 #include "plan/codec_name.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::codec_test {
 namespace {
 
 Codec int8(std::uint32_t block) { return {.kind = CodecKind::kInt8Block, .block = block}; }
@@ -141,4 +141,4 @@ TEST_CASE("only codecs that round to 16 bits may be applied at every hop") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::codec_test

@@ -3,7 +3,7 @@
 #include "plan/cost_model.hpp"
 #include "plan/device_class.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::device_rates_test {
 namespace {
 
 const CodecRate& rate_of(const DeviceRates& rates, CodecKind kind) {
@@ -62,4 +62,4 @@ TEST_CASE("a class with faster memory has faster codecs; an unknown one is a CPU
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::device_rates_test

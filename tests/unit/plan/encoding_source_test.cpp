@@ -4,7 +4,7 @@
 
 #include "tests/unit/plan/example_graphs.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::encoding_source_test {
 namespace {
 
 using examples::Draft;
@@ -108,4 +108,4 @@ TEST_CASE("only what came whole, in the same range and codec, is forwarded") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::encoding_source_test

@@ -9,7 +9,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/unit/plan/example_graphs.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::format_test {
 namespace {
 
 using examples::Draft;
@@ -477,4 +477,4 @@ TEST_CASE("a plan for 256 ranks is a few megabytes") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::format_test

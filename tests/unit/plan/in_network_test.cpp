@@ -12,7 +12,7 @@
 #include "plan/verifier.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail {
+namespace rackrail::in_network_test {
 namespace {
 
 using plan::TransferGraph;
@@ -310,4 +310,4 @@ TEST_CASE("Groups are made of transfers that exist, one after the other") {
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::in_network_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-namespace rackrail::plan {
+namespace rackrail::plan::json_layout_test {
 namespace {
 
 TEST_CASE("short lists come to one line") {
@@ -48,4 +48,4 @@ TEST_CASE("text that is not whole is given back") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::json_layout_test

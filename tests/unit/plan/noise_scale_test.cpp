@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::noise_scale_test {
 namespace {
 
 /// Gradients drawn sample by sample around a known G with a known, anisotropic Σ.
@@ -149,4 +149,4 @@ TEST_CASE("efficiency over a curve is the mean of what each moment costs") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::noise_scale_test

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <limits>
 
-namespace rackrail::plan {
+namespace rackrail::plan::send_pace_test {
 namespace {
 
 constexpr std::int64_t next(std::int64_t before, std::int64_t now, std::int64_t of_slice) {
@@ -20,4 +20,4 @@ TEST_CASE("a slice moves the time of the next one on, and who is late makes up f
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::send_pace_test

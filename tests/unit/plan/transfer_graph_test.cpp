@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::transfer_graph_test {
 namespace {
 
 TransferGraph two_ranks(std::vector<std::uint32_t> weights = {1, 1}) {
@@ -150,4 +150,4 @@ TEST_CASE("owners belong to reduce-scatter and all-gather, one known rank per ch
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::transfer_graph_test

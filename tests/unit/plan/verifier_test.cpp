@@ -5,7 +5,7 @@
 
 #include "tests/unit/plan/example_graphs.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::verifier_test {
 namespace {
 
 using examples::Draft;
@@ -456,4 +456,4 @@ TEST_CASE("the global batch is the sum over ranks and passes") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::verifier_test

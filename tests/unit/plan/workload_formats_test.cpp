@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::workload_formats_test {
 namespace {
 
 const std::string kYaml = R"(# a comment
@@ -249,4 +249,4 @@ TEST_CASE("damaged workloads are refused or read, never crash") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::workload_formats_test

@@ -11,7 +11,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::workload_test {
 namespace {
 
 std::filesystem::path configs() { return test::source_dir() / "configs"; }
@@ -173,4 +173,4 @@ TEST_CASE("a file is read by its content") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::workload_test

@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-namespace rackrail::planner {
+namespace rackrail::planner::arborescence_test {
 namespace {
 
 /// Whether every vertex leads back to the root along its arc in.
@@ -79,4 +79,4 @@ TEST_CASE("no spanning tree is cheaper") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::arborescence_test

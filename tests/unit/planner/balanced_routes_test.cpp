@@ -11,7 +11,7 @@
 #include "planner/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::balanced_routes_test {
 namespace {
 
 using topology::Topology;
@@ -121,4 +121,4 @@ TEST_CASE("hierarchical all-reduces under oversubscribed spines wait for hosts, 
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::balanced_routes_test

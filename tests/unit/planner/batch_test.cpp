@@ -5,7 +5,7 @@
 #include "base/error.hpp"
 #include "planner/batch/batch_space.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::batch_test {
 namespace {
 
 topology::Topology two_gpus(Bytes memory) {
@@ -97,4 +97,4 @@ TEST_CASE("an even batch is as large on average, if the smallest memory has room
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::batch_test

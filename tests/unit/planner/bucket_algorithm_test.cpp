@@ -18,7 +18,7 @@
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::bucket_algorithm_test {
 namespace {
 
 using plan::Collective;
@@ -161,4 +161,4 @@ TEST_CASE("the torus family offers halves, and blocks only where dimensions are 
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::bucket_algorithm_test

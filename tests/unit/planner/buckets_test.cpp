@@ -5,7 +5,7 @@
 
 #include "planner/protection.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::buckets_test {
 namespace {
 
 plan::Workload workload() {
@@ -90,4 +90,4 @@ TEST_CASE("one bucket holds everything when the size allows it") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::buckets_test

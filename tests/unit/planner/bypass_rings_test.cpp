@@ -19,7 +19,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::bypass_rings_test {
 namespace {
 
 using topology::Topology;
@@ -251,4 +251,4 @@ TEST_CASE("no rings past members where none is slow, or groups are two") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::bypass_rings_test

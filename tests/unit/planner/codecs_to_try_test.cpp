@@ -6,7 +6,7 @@
 
 #include "tests/support/clusters.hpp"
 
-namespace rackrail {
+namespace rackrail::codecs_to_try_test {
 namespace {
 
 using plan::Codec;
@@ -77,4 +77,4 @@ TEST_CASE("a codec that is much quicker is tried beside one that is more right")
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::codecs_to_try_test

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace rackrail::planner {
+namespace rackrail::planner::collective_forms_test {
 namespace {
 
 constexpr std::int64_t kElements = 1 << 28;
@@ -215,4 +215,4 @@ TEST_CASE("few transfers that are slow as a whole may be the fastest in slices")
   }
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::collective_forms_test

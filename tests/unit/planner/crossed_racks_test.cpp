@@ -15,7 +15,7 @@
 #include "tests/support/graphs.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::crossed_racks_test {
 namespace {
 
 using topology::Topology;
@@ -120,4 +120,4 @@ TEST_CASE("nothing crosses on other lines where none is narrow, or boxes are unl
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::crossed_racks_test

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace rackrail::planner {
+namespace rackrail::planner::demand_check_test {
 namespace {
 
 constexpr Vertex kTerminals = 5;
@@ -66,4 +66,4 @@ TEST_CASE("what trees miss after many changes is what a check that knows of none
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::demand_check_test

@@ -23,7 +23,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::forest_test {
 namespace {
 
 using topology::Topology;
@@ -400,4 +400,4 @@ TEST_CASE("a forest with a wrong arc, link or root has problems") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::forest_test

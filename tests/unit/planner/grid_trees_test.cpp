@@ -18,7 +18,7 @@
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::grid_trees_test {
 namespace {
 
 using test::Side;
@@ -164,4 +164,4 @@ TEST_CASE("what trees on grids are like is known before they are made") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::grid_trees_test

@@ -13,7 +13,7 @@
 #include "plan/verifier.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::group_exchange_test {
 namespace {
 
 using topology::Topology;
@@ -148,4 +148,4 @@ TEST_CASE("no more rounds than a request allows, nor more transfers") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::group_exchange_test

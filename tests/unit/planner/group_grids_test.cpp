@@ -14,7 +14,7 @@
 #include "tests/support/forms.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::group_grids_test {
 namespace {
 
 using plan::Collective;
@@ -197,4 +197,4 @@ TEST_CASE("what grids of groups are like is known before they are made") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::group_grids_test

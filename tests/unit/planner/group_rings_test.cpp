@@ -15,7 +15,7 @@
 #include "tests/support/form_checks.hpp"
 #include "tests/support/forms.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::group_rings_test {
 namespace {
 
 using plan::Collective;
@@ -273,4 +273,4 @@ TEST_CASE("there are no rings of groups without groups, or with a codec that los
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::group_rings_test

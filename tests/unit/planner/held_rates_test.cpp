@@ -10,7 +10,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::held_rates_test {
 namespace {
 
 TEST_CASE("at proportional rates no link is asked for more than it has, and one is full") {
@@ -157,4 +157,4 @@ TEST_CASE("many senders are all others, four at least, that wait for nothing") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::held_rates_test

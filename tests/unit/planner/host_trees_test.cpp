@@ -14,7 +14,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::host_trees_test {
 namespace {
 
 using topology::Topology;
@@ -78,4 +78,4 @@ TEST_CASE("there are none where hosts have one rank, or there are few hosts, or 
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::host_trees_test

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace rackrail::planner {
+namespace rackrail::planner::line_lanes_test {
 namespace {
 
 std::vector<Bandwidth> gigabytes(const std::vector<int>& rates) {
@@ -124,4 +124,4 @@ TEST_CASE("chunks end where lanes do and where parts do") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::line_lanes_test

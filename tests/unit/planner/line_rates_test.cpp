@@ -7,7 +7,7 @@
 #include "planner/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::line_rates_test {
 namespace {
 
 /// In GB/s.
@@ -58,4 +58,4 @@ TEST_CASE("what receives more slowly than it sends is as slow as that") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::line_rates_test

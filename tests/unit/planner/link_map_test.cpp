@@ -5,7 +5,7 @@
 #include "planner/replan.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::link_map_test {
 namespace {
 
 /// The ways from rank 0 to ranks 1 and 2, with a rate each.
@@ -70,4 +70,4 @@ TEST_CASE("a way around a lost link has no rate") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::link_map_test

@@ -18,7 +18,7 @@
 #include "tests/support/form_checks.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::mesh_trees_test {
 namespace {
 
 using topology::Topology;
@@ -189,4 +189,4 @@ TEST_CASE("trees on meshes leave even grids, and ranks behind switches, to other
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::mesh_trees_test

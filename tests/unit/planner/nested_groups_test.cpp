@@ -13,7 +13,7 @@
 #include "plan/verifier.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::nested_groups_test {
 namespace {
 
 using topology::Topology;
@@ -182,4 +182,4 @@ TEST_CASE("groups of many sizes do not multiply chunks without end") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::nested_groups_test

@@ -8,7 +8,7 @@
 
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::pacing_test {
 namespace {
 
 using topology::Topology;
@@ -215,4 +215,4 @@ TEST_CASE("moves with rates take no notice of each other") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::pacing_test

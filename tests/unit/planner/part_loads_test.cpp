@@ -8,7 +8,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/topology.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::part_loads_test {
 namespace {
 
 using topology::Topology;
@@ -77,4 +77,4 @@ TEST_CASE("loads of all parts that differ by rounding do not spoil the program")
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::part_loads_test

@@ -16,7 +16,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::priced_packing_test {
 namespace {
 
 using topology::LinearProgram;
@@ -213,4 +213,4 @@ TEST_CASE("fair lanes: no pair carries more than links shared evenly give it, at
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::priced_packing_test

@@ -9,7 +9,7 @@
 
 #include "tests/support/grids.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::rank_grid_test {
 namespace {
 
 using test::grid;
@@ -132,4 +132,4 @@ TEST_CASE("a grid with any link missing is none") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::rank_grid_test

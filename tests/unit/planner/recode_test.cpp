@@ -8,7 +8,7 @@
 #include "tests/support/clusters.hpp"
 #include "tests/support/graphs.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::recode_test {
 namespace {
 
 TEST_CASE("a graph with other codecs is the one that its family makes for them") {
@@ -122,4 +122,4 @@ TEST_CASE("trees between groups are as deep as the logarithm of the number of gr
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::recode_test

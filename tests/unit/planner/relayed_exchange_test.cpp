@@ -16,7 +16,7 @@
 #include "tests/support/forms.hpp"
 #include "tests/support/graphs.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::relayed_exchange_test {
 namespace {
 
 using topology::Topology;
@@ -103,4 +103,4 @@ TEST_CASE("no exchange round others where no pair is slower, or groups are not t
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::relayed_exchange_test

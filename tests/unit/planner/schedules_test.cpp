@@ -15,7 +15,7 @@
 #include "tests/support/skip.hpp"
 #include "topology/linear_program.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::schedules_test {
 namespace {
 
 using topology::NodeKind;
@@ -459,4 +459,4 @@ TEST_CASE("groups are hosts of several ranks, else racks, else single ranks") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::schedules_test

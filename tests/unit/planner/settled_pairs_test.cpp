@@ -20,7 +20,7 @@
 #include "topology/queries.hpp"
 #include "topology/remove.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::settled_pairs_test {
 namespace {
 
 using topology::Topology;
@@ -223,4 +223,4 @@ TEST_CASE("lanes: all neighbours of a mesh, few of a switch's many") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::settled_pairs_test

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-namespace rackrail::planner {
+namespace rackrail::planner::spread_test {
 namespace {
 
 using Cells = std::map<std::pair<std::size_t, std::size_t>, std::int64_t>;
@@ -50,4 +50,4 @@ TEST_CASE("where fair shares leave lines that are not full, shares are in propor
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::spread_test

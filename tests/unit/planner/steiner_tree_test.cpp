@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-namespace rackrail::planner {
+namespace rackrail::planner::steiner_tree_test {
 namespace {
 
 /// The least price over every set of others, each as a spanning tree of its own; infinite where
@@ -130,4 +130,4 @@ TEST_CASE("where many may be passed trees are nearly always the cheapest") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::steiner_tree_test

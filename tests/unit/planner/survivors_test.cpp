@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::survivors_test {
 namespace {
 
 std::int64_t sum(const std::vector<std::int64_t>& values) {
@@ -100,4 +100,4 @@ TEST_CASE("a divided batch keeps its sum and everybody's share to a sample") {
   }
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::survivors_test

@@ -17,7 +17,7 @@
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::switch_packing_test {
 namespace {
 
 using topology::NodeKind;
@@ -112,4 +112,4 @@ TEST_CASE("what is good enough ends the search") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::switch_packing_test

@@ -10,7 +10,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::timed_moves_test {
 namespace {
 
 using Pair = std::pair<std::uint32_t, std::uint32_t>;
@@ -153,4 +153,4 @@ TEST_CASE_METHOD(TimedMovesTest, "moves may wait for more, asked for in their or
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::timed_moves_test

@@ -12,7 +12,7 @@
 #include "tests/support/clusters.hpp"
 #include "tests/support/forms.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::uneven_rings_test {
 namespace {
 
 using topology::Topology;
@@ -78,4 +78,4 @@ TEST_CASE("no rings past groups where none is slower than others on a line") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::uneven_rings_test

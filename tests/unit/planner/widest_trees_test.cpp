@@ -12,7 +12,7 @@
 #include "planner/forest/forest.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::widest_trees_test {
 namespace {
 
 using topology::Topology;
@@ -63,4 +63,4 @@ TEST_CASE("every tree reaches all ranks, past switches alone") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::widest_trees_test

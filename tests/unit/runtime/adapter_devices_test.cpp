@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::adapter_devices_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ TEST_CASE(
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::adapter_devices_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::arrival_timing_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -54,4 +54,4 @@ TEST_CASE("whatever a peer says it sent when, spans are within what has passed")
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::arrival_timing_test

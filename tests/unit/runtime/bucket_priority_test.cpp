@@ -8,7 +8,7 @@
 #include "runtime/slice_engine.hpp"
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::bucket_priority_test {
 namespace {
 
 /// An in-process transport that says what was sent and completes a send only when it is told to.
@@ -164,4 +164,4 @@ TEST_CASE("executor: at equal priorities, and at those in launch order, the plan
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::bucket_priority_test

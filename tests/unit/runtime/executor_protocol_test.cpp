@@ -19,7 +19,7 @@
 #include "runtime/trainer/statistics.hpp"
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::executor_protocol_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -528,4 +528,4 @@ TEST_CASE("executor protocol: a lost peer matters only while it is needed") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::executor_protocol_test

@@ -19,7 +19,7 @@
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::executor_test {
 namespace {
 
 using Buffers = std::vector<std::vector<std::vector<float>>>;  // by rank and bucket
@@ -549,4 +549,4 @@ TEST_CASE("executor: one rank is done at once") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::executor_test

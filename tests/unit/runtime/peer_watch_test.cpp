@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::peer_watch_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -75,4 +75,4 @@ TEST_CASE("a pause of this process is not held against the peers") {
   CHECK(story.pass(400ms, {}).has_value());
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::peer_watch_test

@@ -15,7 +15,7 @@
 #include "runtime/missed_peer.hpp"
 #include "runtime/transport.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::progress_loop_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -281,4 +281,4 @@ TEST_CASE("The processor time of the work counts the caller's turns", "[progress
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::progress_loop_test

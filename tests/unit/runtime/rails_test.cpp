@@ -10,7 +10,7 @@
 #include "runtime/slice_engine.hpp"
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::rails_test {
 namespace {
 
 /// Ranks 0 and 1 of two adapters each, a leaf for either. Links: 0 and 1 out of rank 0's and in, 2
@@ -179,4 +179,4 @@ TEST_CASE("rails: a peer is missed when one of its rails is silent, though the o
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(15));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::rails_test

@@ -5,7 +5,7 @@
 
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::send_pacer_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -106,4 +106,4 @@ TEST_CASE("executor: what leaves over a route with a rate is no faster") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::send_pacer_test

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::short_spin_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -84,4 +84,4 @@ TEST_CASE("who loses the core in a spin sleeps for a while, and longer where it 
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::short_spin_test

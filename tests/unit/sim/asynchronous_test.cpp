@@ -8,7 +8,7 @@
 #include "tests/support/free_devices.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::asynchronous_test {
 namespace {
 
 using topology::NodeKind;
@@ -167,4 +167,4 @@ TEST_CASE("only parameter servers can be asynchronous") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::asynchronous_test

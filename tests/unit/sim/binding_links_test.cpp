@@ -6,7 +6,7 @@
 
 #include "sim/simulator.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::binding_links_test {
 namespace {
 
 using topology::NodeKind;
@@ -82,4 +82,4 @@ TEST_CASE("what has become slow binds, and so do others' messages") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::binding_links_test

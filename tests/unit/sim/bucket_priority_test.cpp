@@ -9,7 +9,7 @@
 #include "sim/urgency_queue.hpp"
 #include "tests/support/free_devices.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::bucket_priority_test {
 namespace {
 
 using topology::NodeKind;
@@ -160,4 +160,4 @@ TEST_CASE("an urgency queue gives the most urgent first, and equals in the order
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::bucket_priority_test

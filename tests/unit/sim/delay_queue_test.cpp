@@ -6,7 +6,7 @@
 
 #include "sim/ring_buffer.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::delay_queue_test {
 namespace {
 
 TEST_CASE("a delay queue gives events by time, and by creation where times are equal") {
@@ -57,4 +57,4 @@ TEST_CASE("a ring buffer keeps the order while it grows around its end") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::delay_queue_test

@@ -8,7 +8,7 @@
 
 #include "sim/simulator.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::device_costs_test {
 namespace {
 
 using topology::Topology;
@@ -183,4 +183,4 @@ TEST_CASE("additions of other ranges wait for all that they overlap, queued or n
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::device_costs_test

@@ -8,7 +8,7 @@
 #include "sim/simulator.hpp"
 #include "tests/unit/sim/pair_job.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::disturbances_test {
 namespace {
 
 using test::four_megabytes;
@@ -405,4 +405,4 @@ TEST_CASE("background traffic with a cap or a pace takes that much") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::disturbances_test

@@ -10,7 +10,7 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::flow_bandwidth_test {
 namespace {
 
 using topology::NodeKind;
@@ -187,4 +187,4 @@ TEST_CASE("files say what one message takes") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::flow_bandwidth_test

@@ -13,7 +13,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::host_staging_test {
 namespace {
 
 using plan::TransferGraph;
@@ -242,4 +242,4 @@ TEST_CASE("copies are on the critical path, and on tracks of their own") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::host_staging_test

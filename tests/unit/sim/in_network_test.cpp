@@ -9,7 +9,7 @@
 #include "sim/simulator.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail {
+namespace rackrail::in_network_test {
 namespace {
 
 using plan::TransferGraph;
@@ -333,4 +333,4 @@ TEST_CASE("A group moves no faster than the rate of its routes") {
 }
 
 }  // namespace
-}  // namespace rackrail
+}  // namespace rackrail::in_network_test

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::jobs_test {
 namespace {
 
 using topology::NodeKind;
@@ -237,4 +237,4 @@ TEST_CASE("jobs that cannot be are refused") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::jobs_test

@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-namespace rackrail::sim {
+namespace rackrail::sim::max_min_network_test {
 namespace {
 
 using topology::Topology;
@@ -385,4 +385,4 @@ TEST_CASE("no link carries more than its rate and its burst in any time") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::max_min_network_test

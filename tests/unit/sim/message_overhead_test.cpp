@@ -8,7 +8,7 @@
 #include "tests/support/clusters.hpp"
 #include "tests/support/free_devices.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::message_overhead_test {
 namespace {
 
 using topology::NodeKind;
@@ -149,4 +149,4 @@ TEST_CASE("a multicast is one message of its root, a sum is one of each sender")
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::message_overhead_test

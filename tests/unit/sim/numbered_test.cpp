@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-namespace rackrail::sim {
+namespace rackrail::sim::numbered_test {
 namespace {
 
 TEST_CASE("numbered entries are there until they are dropped, in whatever order") {
@@ -43,4 +43,4 @@ TEST_CASE("numbered entries are there until they are dropped, in whatever order"
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::numbered_test

@@ -7,7 +7,7 @@
 
 #include "sim/packet_network.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::packet_fairness_test {
 namespace {
 
 using topology::Topology;
@@ -92,4 +92,4 @@ TEST_CASE("with trimming, the usual window fills any way, and a smaller one is a
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::packet_fairness_test

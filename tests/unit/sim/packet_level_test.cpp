@@ -8,7 +8,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/free_devices.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::packet_level_test {
 namespace {
 
 using topology::NodeKind;
@@ -90,4 +90,4 @@ TEST_CASE("messages take cores beside their packets") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::packet_level_test

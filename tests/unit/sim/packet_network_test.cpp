@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::packet_network_test {
 namespace {
 
 using topology::NodeKind;
@@ -481,4 +481,4 @@ TEST_CASE("options out of range are refused") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::packet_network_test

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-namespace rackrail::sim {
+namespace rackrail::sim::rate_control_test {
 namespace {
 
 constexpr double kLine = 0.0125;  // 100 Gbit/s in bytes per picosecond
@@ -138,4 +138,4 @@ TEST_CASE("the time for bytes counts the increases on the way") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::rate_control_test

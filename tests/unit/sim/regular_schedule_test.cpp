@@ -8,7 +8,7 @@
 #include "plan/regular_schedule.hpp"
 #include "sim/simulator.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::regular_schedule_test {
 namespace {
 
 using topology::NodeKind;
@@ -175,4 +175,4 @@ TEST_CASE("fewer elements than chunks are refused by formulas") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::regular_schedule_test

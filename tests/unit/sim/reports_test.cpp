@@ -7,7 +7,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/free_devices.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::reports_test {
 namespace {
 
 using topology::NodeKind;
@@ -324,4 +324,4 @@ TEST_CASE("links at their best are those that a bound may count on") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::reports_test

@@ -11,7 +11,7 @@
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::routing_test {
 namespace {
 
 using topology::NodeKind;
@@ -470,4 +470,4 @@ TEST_CASE("cores that cannot keep up slow the transport") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::routing_test

@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::scenario_test {
 namespace {
 
 using topology::NodeKind;
@@ -230,4 +230,4 @@ TEST_CASE("what a scenario cannot mean is refused with its place") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::scenario_test

@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "tests/support/free_devices.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::simulator_test {
 namespace {
 
 using topology::NodeKind;
@@ -380,4 +380,4 @@ TEST_CASE("a plan for another number of ranks or another model is refused") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::simulator_test

@@ -8,7 +8,7 @@
 #include "sim/simulator.hpp"
 #include "tests/unit/sim/pair_job.hpp"
 
-namespace rackrail::sim {
+namespace rackrail::sim::slow_steps_test {
 namespace {
 
 using test::Job;
@@ -176,4 +176,4 @@ TEST_CASE("with local steps, only some of them synchronise") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::slow_steps_test

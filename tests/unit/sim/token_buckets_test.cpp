@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
-namespace rackrail::sim {
+namespace rackrail::sim::token_buckets_test {
 namespace {
 
 constexpr double kRate = 1e-3;  // bytes per picosecond: 1 GB/s
@@ -77,4 +77,4 @@ TEST_CASE("a bucket fills by what is not used of the rate") {
 }
 
 }  // namespace
-}  // namespace rackrail::sim
+}  // namespace rackrail::sim::token_buckets_test

@@ -6,7 +6,7 @@
 #include "tests/unit/topology/graphs.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::topology {
+namespace rackrail::topology::adapters_test {
 namespace {
 
 Topology from_csv(const std::string& text) {
@@ -159,4 +159,4 @@ TEST_CASE("adapters: names and places of NICs are those of NCCL's file") {
   CHECK(adapters[3].devices == "mlx5_7 0000:3b:00.0 nic1.1");
 }
 
-}  // namespace rackrail::topology
+}  // namespace rackrail::topology::adapters_test

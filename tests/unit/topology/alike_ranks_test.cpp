@@ -12,7 +12,7 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::topology {
+namespace rackrail::topology::alike_ranks_test {
 namespace {
 
 using test::add_gpu;
@@ -162,4 +162,4 @@ TEST_CASE("what a rank can send and receive is the same for all that are alike")
 }
 
 }  // namespace
-}  // namespace rackrail::topology
+}  // namespace rackrail::topology::alike_ranks_test

@@ -5,7 +5,7 @@
 
 #include "topology/reader.hpp"
 
-namespace rackrail::topology {
+namespace rackrail::topology::attachments_test {
 namespace {
 
 std::string name_of(const Topology& topology, const std::optional<NodeId>& node) {
@@ -73,4 +73,4 @@ TEST_CASE("nothing is known of ranks without a machine, nor of what their machin
 }
 
 }  // namespace
-}  // namespace rackrail::topology
+}  // namespace rackrail::topology::attachments_test

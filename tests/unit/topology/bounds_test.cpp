@@ -8,6 +8,8 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
+namespace rackrail::bounds_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::add_gpu;
@@ -320,3 +322,5 @@ TEST_CASE("a partition's wider link is one of the cut that binds, not of the mac
   CHECK(t.link_name(*bound.widest) == "host0.nic→host0.pcie");
   CHECK(in_units(allreduce_bound(with_wider_link(t, *bound.widest)).algbw) == Approx(20 / 4.0));
 }
+
+}  // namespace rackrail::bounds_test

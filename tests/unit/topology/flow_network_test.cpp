@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+namespace rackrail::flow_network_test {
+
 using rackrail::topology::Capacity;
 using rackrail::topology::FlowNetwork;
 
@@ -78,3 +80,5 @@ TEST_CASE("no way, no flow") {
   CHECK(network.augment(0, 2, 100) == 0);
   CHECK(network.reachable_from(0) == std::vector{true, false, false});
 }
+
+}  // namespace rackrail::flow_network_test

@@ -11,7 +11,7 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::topology {
+namespace rackrail::topology::hosts_test {
 namespace {
 
 using Partition = std::set<std::set<std::string>>;  // of the names of ranks
@@ -151,4 +151,4 @@ TEST_CASE("where a table of vertices is, it says whether there are hosts") {
 }
 
 }  // namespace
-}  // namespace rackrail::topology
+}  // namespace rackrail::topology::hosts_test

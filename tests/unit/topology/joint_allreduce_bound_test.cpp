@@ -15,6 +15,8 @@
 #include "topology/rate_program.hpp"
 #include "topology/reader.hpp"
 
+namespace rackrail::joint_allreduce_bound_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::boxes;
@@ -262,3 +264,5 @@ TEST_CASE("a linear program grows by rows and is solved again") {
   program.add_row({{x, 1}}, 9);
   CHECK_FALSE(program.maximise());
 }
+
+}  // namespace rackrail::joint_allreduce_bound_test

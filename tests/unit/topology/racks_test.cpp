@@ -12,7 +12,7 @@
 #include "tests/unit/topology/graphs.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::topology {
+namespace rackrail::topology::racks_test {
 namespace {
 
 using Partition = std::set<std::set<std::string>>;  // of the names of ranks
@@ -210,4 +210,4 @@ TEST_CASE("a cluster whose racks nobody named keeps to that in the flat form") {
   }
 }
 
-}  // namespace rackrail::topology
+}  // namespace rackrail::topology::racks_test

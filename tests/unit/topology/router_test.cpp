@@ -12,6 +12,8 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
+namespace rackrail::router_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::add_gpu;
@@ -381,3 +383,5 @@ TEST_CASE("routes do not depend on what was asked before") {
   }
   CHECK(far > t.rank_count() / 3);
 }
+
+}  // namespace rackrail::router_test

@@ -15,7 +15,7 @@
 #include "base/error.hpp"
 #include "tests/unit/topology/graphs.hpp"
 
-namespace rackrail::topology {
+namespace rackrail::topology::shortest_ways_test {
 namespace {
 
 using test::add_gpu;
@@ -189,4 +189,4 @@ TEST_CASE("on random graphs the ways are the best of all simple paths, however m
 }
 
 }  // namespace
-}  // namespace rackrail::topology
+}  // namespace rackrail::topology::shortest_ways_test

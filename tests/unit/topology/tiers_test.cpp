@@ -8,7 +8,7 @@
 
 #include "tests/unit/topology/graphs.hpp"
 
-namespace rackrail::topology {
+namespace rackrail::topology::tiers_test {
 namespace {
 
 using test::join;
@@ -105,4 +105,4 @@ TEST_CASE("what joins nothing and what parts inner groups is no tier") {
 }
 
 }  // namespace
-}  // namespace rackrail::topology
+}  // namespace rackrail::topology::tiers_test

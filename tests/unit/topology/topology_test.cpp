@@ -5,6 +5,8 @@
 #include "base/error.hpp"
 #include "tests/unit/topology/graphs.hpp"
 
+namespace rackrail::topology_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::add_gpu;
@@ -220,3 +222,5 @@ TEST_CASE("names of kinds read back") {
   CHECK_FALSE(parse_node_kind("toaster"));
   CHECK_FALSE(parse_link_kind(""));
 }
+
+}  // namespace rackrail::topology_test

@@ -9,7 +9,7 @@
 #include "plan/codecs/arithmetic.hpp"
 #include "tests/unit/plan/codecs/sample.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::bf16_test {
 namespace {
 
 std::vector<std::uint16_t> encode(const std::vector<float>& input) {
@@ -96,4 +96,4 @@ TEST_CASE("bf16: its error is that of rounding to 8 bits") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::bf16_test

@@ -7,7 +7,7 @@
 #include "plan/codec.hpp"
 #include "tests/unit/plan/codecs/sample.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::fp16_test {
 namespace {
 
 TEST_CASE("the error of FP16 is that of rounding to 11 bits") {
@@ -17,4 +17,4 @@ TEST_CASE("the error of FP16 is that of rounding to 11 bits") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::fp16_test

@@ -1,6 +1,6 @@
 #include "tests/unit/plan/codecs/float8_checks.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::fp8_block_test {
 namespace {
 
 constexpr test::Float8 kE4m3{.kind = CodecKind::kFp8Block,
@@ -42,4 +42,4 @@ TEST_CASE("fp8: with an outlier in each block it is far nearer than 8-bit intege
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::fp8_block_test

@@ -1,6 +1,6 @@
 #include "tests/unit/plan/codecs/float8_checks.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::fp8_e5m2_block_test {
 namespace {
 
 constexpr test::Float8 kE5m2{.kind = CodecKind::kFp8E5m2Block,
@@ -60,4 +60,4 @@ TEST_CASE("fp8e5m2: its error model is what encoding normal values gives") {
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::fp8_e5m2_block_test

@@ -7,7 +7,7 @@
 #include "plan/codec.hpp"
 #include "tests/unit/plan/codecs/sample.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::int8_block_test {
 namespace {
 
 using test::norm;
@@ -42,4 +42,4 @@ TEST_CASE("the error of 8-bit blocks is that of stochastic rounding to max/127")
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::int8_block_test

@@ -7,7 +7,7 @@
 #include "plan/shaped_codec.hpp"
 #include "plan/workload.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::low_rank_test {
 namespace {
 
 Workload three_tensors() {
@@ -74,4 +74,4 @@ TEST_CASE("nothing executes low rank, and that is said") {
   CHECK_THROWS_AS(parse_codec("lowrank:rank=4,density=0"), ConfigError);
 }
 
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::low_rank_test

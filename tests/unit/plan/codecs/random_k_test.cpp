@@ -6,7 +6,7 @@
 #include "plan/codecs/arithmetic.hpp"
 #include "tests/unit/plan/codecs/sample.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::random_k_test {
 namespace {
 
 using test::normal_values;
@@ -133,4 +133,4 @@ TEST_CASE("randomk: an overflow anywhere is noticed at once and does not stay in
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::random_k_test

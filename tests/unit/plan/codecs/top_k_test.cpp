@@ -11,7 +11,7 @@
 #include "tests/support/instruction_sets.hpp"
 #include "tests/unit/plan/codecs/sample.hpp"
 
-namespace rackrail::plan {
+namespace rackrail::plan::top_k_test {
 namespace {
 
 using test::norm;
@@ -117,4 +117,4 @@ TEST_CASE("a sample of the elements changes how fast the kept are found, never w
 }
 
 }  // namespace
-}  // namespace rackrail::plan
+}  // namespace rackrail::plan::top_k_test

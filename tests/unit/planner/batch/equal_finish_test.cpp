@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::equal_finish_test {
 namespace {
 
 /// The smallest longest finish over every division of whole samples.
@@ -136,4 +136,4 @@ TEST_CASE("speeds of ranks are those of compute_times") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::equal_finish_test

@@ -10,7 +10,7 @@
 #include "planner/batch/decide_batch.hpp"
 #include "planner/batch/learning_rate.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::goodput_test {
 namespace {
 
 topology::Topology line_of(const std::vector<std::string>& classes, Bytes memory) {
@@ -191,4 +191,4 @@ TEST_CASE("learning rates follow the batch by the rule that was asked for") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::goodput_test

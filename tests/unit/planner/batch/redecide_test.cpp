@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::planner::redecide_test {
 namespace {
 
 topology::Topology two_gpus() {
@@ -117,4 +117,4 @@ TEST_CASE("a rule with one confirmation acts at once, and one that means nothing
 }
 
 }  // namespace
-}  // namespace rackrail::planner
+}  // namespace rackrail::planner::redecide_test

@@ -11,7 +11,7 @@
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::capi {
+namespace rackrail::capi::bucket_plans_test {
 namespace {
 
 topology::Topology two_racks() {
@@ -223,4 +223,4 @@ TEST_CASE("a plan that was made before holds for buckets of other sizes, each as
   CHECK_THROWS_AS(plan_buckets_like(empty, requests_of({1})), PlanError);
 }
 
-}  // namespace rackrail::capi
+}  // namespace rackrail::capi::bucket_plans_test

@@ -6,7 +6,7 @@
 #include "tests/support/skip.hpp"
 #include "tests/unit/runtime/capi/ranks.hpp"
 
-namespace rackrail::test {
+namespace rackrail::test::c_interface_test {
 namespace {
 
 void sum_arrays(TestRank& rank) {
@@ -191,4 +191,4 @@ TEST_CASE("The C interface: an abort ends the others' calls with its reason") {
 }
 
 }  // namespace
-}  // namespace rackrail::test
+}  // namespace rackrail::test::c_interface_test

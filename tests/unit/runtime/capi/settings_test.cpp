@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::capi {
+namespace rackrail::capi::settings_test {
 namespace {
 
 rackrail_config empty_config() {
@@ -139,4 +139,4 @@ TEST_CASE("a plan's file comes from the configuration or the environment, withou
              Catch::Contains("RACKRAIL_CODECS: found 'int8' beside a plan"));
 }
 
-}  // namespace rackrail::capi
+}  // namespace rackrail::capi::settings_test

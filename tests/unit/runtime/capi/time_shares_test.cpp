@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
-namespace rackrail::capi {
+namespace rackrail::capi::time_shares_test {
 namespace {
 
 using std::chrono::seconds;
@@ -26,4 +26,4 @@ TEST_CASE("a piece of work has a little time whatever those before it have taken
 }
 
 }  // namespace
-}  // namespace rackrail::capi
+}  // namespace rackrail::capi::time_shares_test

@@ -11,7 +11,7 @@
 #include "runtime/coordinator/server.hpp"
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::client_server_test {
 namespace {
 
 using test::TestClient;
@@ -427,4 +427,4 @@ TEST_CASE("a coordinator that strangers can reach needs a token") {
   CHECK_NOTHROW(CoordinatorServer(options));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::client_server_test

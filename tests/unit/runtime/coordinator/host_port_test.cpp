@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::host_port_test {
 
 TEST_CASE("host:port is read and written") {
   CHECK(parse_host_port("node-1.cluster:4000", "--coordinator") ==
@@ -39,4 +39,4 @@ TEST_CASE("loopback addresses are told from others") {
   CHECK_FALSE(is_loopback("node-1"));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::host_port_test

@@ -19,7 +19,7 @@
 #include "runtime/coordinator/server.hpp"
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::hostile_test {
 namespace {
 
 namespace proto = rackrail::coordinator::v1;
@@ -512,4 +512,4 @@ TEST_CASE("hostile: a request to join with impossible parts is refused, and the 
   job.require_orderly_end();
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::hostile_test

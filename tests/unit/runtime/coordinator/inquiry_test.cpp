@@ -18,7 +18,7 @@
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 #include "tests/unit/runtime/coordinator/test_crew.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::inquiry_test {
 namespace {
 
 using test::Crew;
@@ -314,4 +314,4 @@ TEST_CASE("inquiry: where there is no other plan, the job goes on and it is said
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::inquiry_test

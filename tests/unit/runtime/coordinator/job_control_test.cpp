@@ -12,7 +12,7 @@
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 #include "tests/unit/runtime/coordinator/test_crew.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::job_control_test {
 namespace {
 
 using test::crew_options;
@@ -102,4 +102,4 @@ TEST_CASE("a job that too few are left for says who was lost") {
                                          "than 2 workers are left"));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::job_control_test

@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "tests/support/paths.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::job_store_test {
 namespace {
 
 JobRecord job_record() {
@@ -104,4 +104,4 @@ TEST_CASE("what is no database is refused") {
   CHECK_THROWS_WITH(JobStore(file), Catch::Contains("job.sqlite3"));  // its folder is a file
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::job_store_test

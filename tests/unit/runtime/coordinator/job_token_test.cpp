@@ -8,7 +8,7 @@
 #include "base/file.hpp"
 #include "tests/support/paths.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::job_token_test {
 namespace {
 
 /// Sets the variable, and puts back what was there.
@@ -84,4 +84,4 @@ TEST_CASE("tokens are equal only when all of both is") {
   CHECK_FALSE(same_token("abc", ""));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::job_token_test

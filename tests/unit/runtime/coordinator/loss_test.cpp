@@ -12,7 +12,7 @@
 #include "runtime/launch/spawn.hpp"
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::loss_test {
 namespace {
 
 using std::chrono::steady_clock;
@@ -137,4 +137,4 @@ TEST_CASE("workers notice that the coordinator is silent") {
         "the coordinator at " + to_string(address) + " was lost: no answer for 3.00 s");
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::loss_test

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::membership_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -538,4 +538,4 @@ TEST_CASE("words of unknown or departed members change nothing") {
   CHECK(story.membership.take_events().empty());
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::membership_test

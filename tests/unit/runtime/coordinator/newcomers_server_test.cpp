@@ -14,7 +14,7 @@
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 #include "tests/unit/runtime/coordinator/test_crew.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::newcomers_server_test {
 namespace {
 
 using test::Crew;
@@ -428,4 +428,4 @@ TEST_CASE("where what was saved cannot be read the job ends with the reason") {
                     Catch::Contains("nobody is left who has the parameters: it is damaged"));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::newcomers_server_test

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::pair_rates_test {
 namespace {
 
 StepMeasurement step_of(std::size_t rank, std::vector<PairTraffic> received) {
@@ -58,4 +58,4 @@ TEST_CASE("pairs that moved nothing have no rate, and none is beyond all bounds"
   CHECK(found[1].rate == Bandwidth(1'000'000'000'000'000'000));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::pair_rates_test

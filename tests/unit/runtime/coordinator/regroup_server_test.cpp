@@ -9,7 +9,7 @@
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 #include "tests/unit/runtime/coordinator/test_crew.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::regroup_server_test {
 namespace {
 
 using test::Crew;
@@ -95,4 +95,4 @@ TEST_CASE("a worker that had no answer comes back, and the others with it") {
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::regroup_server_test

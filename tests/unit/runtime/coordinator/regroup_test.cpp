@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::regroup_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -131,4 +131,4 @@ TEST_CASE("whoever has not come by the deadline is overdue, and nobody before it
   CHECK(regroup.overdue(kReturnDeadline) == std::vector{Rank(0), Rank(3)});
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::regroup_test

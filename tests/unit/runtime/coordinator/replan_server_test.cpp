@@ -10,7 +10,7 @@
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 #include "tests/unit/runtime/coordinator/test_crew.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::replan_server_test {
 namespace {
 
 using test::Crew;
@@ -121,4 +121,4 @@ TEST_CASE("a job that has begun to end takes up no other plan") {
   CHECK((*crew.clients[1])->wait_until_finished());
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::replan_server_test

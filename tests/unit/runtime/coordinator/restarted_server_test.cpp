@@ -10,7 +10,7 @@
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 #include "tests/unit/runtime/coordinator/test_crew.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::restarted_server_test {
 namespace {
 
 using test::Crew;
@@ -110,4 +110,4 @@ TEST_CASE("a coordinator that may come back has a port that no connection is giv
   CHECK(another.address().port != server.address().port);
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::restarted_server_test

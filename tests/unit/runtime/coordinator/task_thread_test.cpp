@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::task_thread_test {
 
 using std::chrono::steady_clock;
 
@@ -96,4 +96,4 @@ TEST_CASE("what is posted after the end is dropped") {
   CHECK_FALSE(late);
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::task_thread_test

@@ -13,7 +13,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::tls_test {
 namespace {
 
 using std::filesystem::path;
@@ -157,4 +157,4 @@ TEST_CASE("certificates: only workers that the same authority has signed may com
                     Catch::Contains("no coordinator answered") && Catch::Contains("over TLS"));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::tls_test

@@ -11,7 +11,7 @@
 
 #include "plan/codecs/arithmetic.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::element_arithmetic_test {
 namespace {
 
 constexpr unsigned kSeed = 71;
@@ -247,4 +247,4 @@ TEST_CASE("kernel arithmetic: integers are the floor or the ceiling, as often as
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::element_arithmetic_test

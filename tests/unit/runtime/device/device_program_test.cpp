@@ -7,7 +7,7 @@
 #include "tests/support/device_simulation.hpp"
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::device_program_test {
 namespace {
 
 using Gradients = std::vector<std::vector<std::vector<float>>>;  // by rank and bucket
@@ -127,4 +127,4 @@ TEST_CASE("device program: slices of codes begin at multiples of 16") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::device_program_test

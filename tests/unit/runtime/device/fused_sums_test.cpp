@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::fused_sums_test {
 namespace {
 
 using plan::TransferOp;
@@ -93,4 +93,4 @@ TEST_CASE("fused sums: as many payloads as a kernel takes, and codecs that have 
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::fused_sums_test

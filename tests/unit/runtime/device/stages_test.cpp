@@ -7,7 +7,7 @@
 #include "runtime/device/stage_agreement.hpp"
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::stages_test {
 namespace {
 
 using plan::Collective;
@@ -179,4 +179,4 @@ TEST_CASE("stages: groups that do not have each rank once are refused") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::stages_test

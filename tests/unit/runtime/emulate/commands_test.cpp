@@ -7,7 +7,7 @@
 
 #include "topology/reader.hpp"
 
-namespace rackrail::runtime::emulate {
+namespace rackrail::runtime::emulate::commands_test {
 namespace {
 
 NetworkPlan pair_plan() {
@@ -101,4 +101,4 @@ TEST_CASE("emulate commands: hosts have two addresses, switches a bridge with on
 }
 
 }  // namespace
-}  // namespace rackrail::runtime::emulate
+}  // namespace rackrail::runtime::emulate::commands_test

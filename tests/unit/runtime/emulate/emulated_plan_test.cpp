@@ -9,7 +9,7 @@
 #include "runtime/emulate/commands.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::runtime::emulate {
+namespace rackrail::runtime::emulate::emulated_plan_test {
 namespace {
 
 using topology::Topology;
@@ -135,4 +135,4 @@ TEST_CASE("emulated plan: what is in a machine is a switch around its ranks") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime::emulate
+}  // namespace rackrail::runtime::emulate::emulated_plan_test

@@ -8,7 +8,7 @@
 #include "tests/support/skip.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::runtime::emulate {
+namespace rackrail::runtime::emulate::link_check_test {
 namespace {
 
 NetworkPlan star(const std::vector<std::string>& rates) {
@@ -106,4 +106,4 @@ TEST_CASE("emulate check: can be cancelled") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime::emulate
+}  // namespace rackrail::runtime::emulate::link_check_test

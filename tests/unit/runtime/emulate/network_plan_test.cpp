@@ -14,7 +14,7 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::runtime::emulate {
+namespace rackrail::runtime::emulate::network_plan_test {
 namespace {
 
 using topology::NodeKind;
@@ -381,4 +381,4 @@ TEST_CASE("emulate plan: half of what a message costs the cores is at either end
 }
 
 }  // namespace
-}  // namespace rackrail::runtime::emulate
+}  // namespace rackrail::runtime::emulate::network_plan_test

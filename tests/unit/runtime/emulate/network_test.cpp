@@ -16,7 +16,7 @@
 #include "tests/support/skip.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::runtime::emulate {
+namespace rackrail::runtime::emulate::network_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -187,4 +187,4 @@ TEST_CASE("emulate leftovers: processes of a dead owner are ended, those of a li
 }
 
 }  // namespace
-}  // namespace rackrail::runtime::emulate
+}  // namespace rackrail::runtime::emulate::network_test

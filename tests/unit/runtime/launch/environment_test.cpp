@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::environment_test {
 namespace {
 
 LaunchEnvironment detected(const EnvironmentMap& environment) {
@@ -256,4 +256,4 @@ TEST_CASE("the environment of this process is read whole") {
   CHECK(environment.at("RACKRAIL_TEST_VARIABLE") == "a=b");
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::environment_test

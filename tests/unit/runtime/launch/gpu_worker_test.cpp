@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::gpu_worker_test {
 namespace {
 
 /// What a rank says that sees the GPUs of this host with these addresses.
@@ -229,4 +229,4 @@ TEST_CASE("NCCL's variables are set where no other thread may read the environme
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::gpu_worker_test

@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::hostlist_test {
 namespace {
 
 using Hosts = std::vector<std::string>;
@@ -38,4 +38,4 @@ TEST_CASE("what is no hostlist is refused") {
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::hostlist_test

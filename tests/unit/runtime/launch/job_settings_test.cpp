@@ -5,7 +5,7 @@
 #include "base/error.hpp"
 #include "tests/unit/runtime/launch/test_job.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::job_settings_test {
 namespace {
 
 JobSettings full_settings() {
@@ -73,4 +73,4 @@ TEST_CASE("settings that are none are refused") {
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::job_settings_test

@@ -19,7 +19,7 @@
 #include "tests/support/skip.hpp"
 #include "tests/unit/runtime/launch/test_job.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::job_test {
 namespace {
 
 using std::chrono::steady_clock;
@@ -343,4 +343,4 @@ TEST_CASE("a job whose worker was killed goes on from its checkpoint to the same
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::job_test

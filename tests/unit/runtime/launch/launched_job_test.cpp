@@ -11,7 +11,7 @@
 #include "tests/support/skip.hpp"
 #include "tests/unit/runtime/launch/test_job.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::launched_job_test {
 namespace {
 
 HostPort free_port() {
@@ -96,4 +96,4 @@ TEST_CASE("processes that torchrun started train together, and rank 0 knows the 
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::launched_job_test

@@ -5,7 +5,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::report_test {
 namespace {
 
 WorkerReport full_report() {
@@ -91,4 +91,4 @@ TEST_CASE("bytes that are no UTF-8 do not stop a report") {
   CHECK_NOTHROW(parse_worker_report(to_json(report)));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::report_test

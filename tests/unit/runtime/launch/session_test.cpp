@@ -14,7 +14,7 @@
 #include "tests/support/rank_threads.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::session_test {
 namespace {
 
 /// A transport that often takes its time to look what has arrived: an executor that ends then still
@@ -327,4 +327,4 @@ TEST_CASE("a rank that gives up ends its own waiting and that of the others") {
   CHECK_THAT(said[1], Catch::Contains("failed: it has had enough"));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::session_test

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::signals_test {
 namespace {
 
 bool readable(int descriptor) {
@@ -51,4 +51,4 @@ TEST_CASE("a broken pipe interrupts once, and commands that are started know not
   CHECK(handler_of(SIGPIPE) != SIG_IGN);  // what is ignored stays so beyond exec
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::signals_test

@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::spawn_test {
 namespace {
 
 using std::chrono::steady_clock;
@@ -183,4 +183,4 @@ TEST_CASE("waiting ends when the other descriptor becomes readable") {
   close(ends[1]);
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::spawn_test

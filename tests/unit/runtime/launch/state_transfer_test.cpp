@@ -10,7 +10,7 @@
 #include "runtime/missed_peer.hpp"
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::state_transfer_test {
 namespace {
 
 constexpr std::size_t kParameters = 300'001;  // several pieces, and not a whole number of them
@@ -122,4 +122,4 @@ TEST_CASE("a transfer ends with its giver, with the epoch, and where nothing mov
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::state_transfer_test

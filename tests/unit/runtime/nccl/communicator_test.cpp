@@ -12,7 +12,7 @@
 #include "tests/support/fake_nccl.hpp"
 #include "tests/support/rank_threads.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::communicator_test {
 namespace {
 
 using Calls = std::vector<std::string>;
@@ -338,4 +338,4 @@ TEST_CASE("communicator: what cannot be made is an error with NCCL's words") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::communicator_test

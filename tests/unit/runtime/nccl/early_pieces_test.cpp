@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::early_pieces_test {
 namespace {
 
 SliceHeader piece(std::uint32_t turn, std::uint32_t transfer, std::uint32_t number) {
@@ -59,4 +59,4 @@ TEST_CASE("early pieces: a flood is refused, what peers may be ahead is not") {
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::early_pieces_test

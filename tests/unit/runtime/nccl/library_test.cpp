@@ -6,7 +6,7 @@
 #include "runtime/nccl/communicator.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::library_test {
 namespace {
 
 TEST_CASE("NCCL library: versions as people write them") {
@@ -53,4 +53,4 @@ TEST_CASE("NCCL library: without a GPU, a communicator is refused in NCCL's word
 }
 
 }  // namespace
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::library_test

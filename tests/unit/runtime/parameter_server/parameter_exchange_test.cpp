@@ -15,7 +15,7 @@
 #include "runtime/peer_pulses.hpp"
 #include "tests/unit/runtime/parameter_server/server_plan.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::parameter_exchange_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -220,4 +220,4 @@ TEST_CASE("momentum of another size is refused") {
   CHECK_NOTHROW(server.set_residuals({{"momentum/bucket0/0+2000", std::vector<float>(4000, 1)}}));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::parameter_exchange_test

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "tests/unit/runtime/parameter_server/server_plan.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::parameter_shard_test {
 namespace {
 
 /// A shard of one parameter, which starts as 100.
@@ -172,4 +172,4 @@ TEST_CASE(
   CHECK(one.value() == 100 - static_cast<float>(workers) * kSteps);
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::parameter_shard_test

@@ -5,7 +5,7 @@
 #include "base/error.hpp"
 #include "tests/unit/runtime/parameter_server/server_plan.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::served_parts_test {
 
 TEST_CASE("a parameter server's schedule says who serves what") {
   const plan::Plan plan = test::one_server_plan(3, {2500, 10}, 1024);
@@ -61,4 +61,4 @@ TEST_CASE("codecs are refused") {
   CHECK_THROWS_AS(ServedParts(test::one_server_plan(3, {4096}, 1024, codec)), ConfigError);
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::served_parts_test

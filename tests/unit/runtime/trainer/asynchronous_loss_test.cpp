@@ -11,7 +11,7 @@
 #include "tests/unit/runtime/trainer/test_data.hpp"
 #include "tests/unit/runtime/trainer/test_ranks.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::asynchronous_loss_test {
 namespace {
 
 constexpr std::int64_t kMeetsEvery = 5;
@@ -139,4 +139,4 @@ TEST_CASE("workers of servers that lost one go on among fewer") {
   CHECK(results[0].final_evaluation->accuracy > 0.8);
 }
 
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::asynchronous_loss_test

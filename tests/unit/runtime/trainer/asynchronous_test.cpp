@@ -11,7 +11,7 @@
 #include "tests/unit/runtime/trainer/test_data.hpp"
 #include "tests/unit/runtime/trainer/test_ranks.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::asynchronous_test {
 namespace {
 
 test::RankCourse ahead_by(std::int64_t staleness) {
@@ -160,4 +160,4 @@ TEST_CASE("a gradient that is not finite is withheld, and training goes on") {
   }
 }
 
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::asynchronous_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::buckets_test {
 namespace {
 
 const std::vector<ParameterTensor> kTensors{
@@ -65,4 +65,4 @@ TEST_CASE("Buckets that do not fit the model are refused") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::buckets_test

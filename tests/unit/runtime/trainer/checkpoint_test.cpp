@@ -8,7 +8,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::checkpoint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -301,4 +301,4 @@ TEST_CASE("Saving a step again replaces it") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::checkpoint_test

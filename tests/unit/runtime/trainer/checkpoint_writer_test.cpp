@@ -14,7 +14,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::checkpoint_writer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -282,4 +282,4 @@ TEST_CASE("A disk is waited for only as long as there is a reason to") {
   CHECK(find_latest_valid(folder.path()).path == folder.path() / "step-00000002");
 }
 
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::checkpoint_writer_test

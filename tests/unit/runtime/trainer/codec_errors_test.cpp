@@ -7,7 +7,7 @@
 #include "tests/unit/runtime/trainer/test_data.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::codec_errors_test {
 namespace {
 
 TEST_CASE("errors of codecs on gradients of a training are near what their models say") {
@@ -61,4 +61,4 @@ TEST_CASE("the shipped table is no better than what a shipped training shows now
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::codec_errors_test

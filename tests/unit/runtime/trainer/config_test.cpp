@@ -5,7 +5,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::config_test {
 namespace {
 
 const std::string kGood = R"(name: example
@@ -138,4 +138,4 @@ TEST_CASE("The digest tells trainings apart by what decides the result") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::config_test

@@ -6,7 +6,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::dataset_test {
 namespace {
 
 const DataFormat kFormat{{1, 2, 1}, 3, 16};
@@ -105,4 +105,4 @@ TEST_CASE("The shipped digits are complete") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::dataset_test

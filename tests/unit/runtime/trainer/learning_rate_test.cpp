@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::learning_rate_test {
 namespace {
 
 TEST_CASE("Warm-up rises linearly to the peak") {
@@ -37,4 +37,4 @@ TEST_CASE("The peak grows with the global batch") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::learning_rate_test

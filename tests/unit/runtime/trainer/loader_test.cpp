@@ -6,7 +6,7 @@
 
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::loader_test {
 namespace {
 
 /// Sample i is a 3×3 image of the values 10·i + 1 … 10·i + 9, of class i.
@@ -90,4 +90,4 @@ TEST_CASE("Moved images are whole images moved, the same for every division") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::loader_test

@@ -11,7 +11,7 @@
 #include "tests/unit/runtime/trainer/test_data.hpp"
 #include "tests/unit/runtime/trainer/test_ranks.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::local_steps_test {
 namespace {
 
 test::RankCourse every(std::int64_t local_steps) {
@@ -138,4 +138,4 @@ TEST_CASE("a mean that is not finite takes all ranks back to the last one") {
   CHECK(parameters == std::vector<float>{2, 3, 4});
 }
 
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::local_steps_test

@@ -4,7 +4,7 @@
 
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::manifest_test {
 namespace {
 
 CheckpointInfo example_info() {
@@ -177,4 +177,4 @@ TEST_CASE("A manifest that is no such thing is refused by field") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::manifest_test

@@ -9,7 +9,7 @@
 #include "tests/unit/runtime/trainer/reference_network.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::models_test {
 namespace {
 
 constexpr std::int64_t kClasses = 3;
@@ -199,4 +199,4 @@ TEST_CASE("Impossible models are refused by field") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::models_test

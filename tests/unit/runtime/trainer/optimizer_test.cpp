@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::optimizer_test {
 namespace {
 
 const std::vector<ParameterTensor> kTensors{{"bias", {2}, 0, 2}, {"weight", {1, 2}, 2, 2}};
@@ -67,4 +67,4 @@ TEST_CASE("The norm neither overflows nor forgets the rest of a length") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::optimizer_test

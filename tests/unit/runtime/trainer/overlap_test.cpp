@@ -14,7 +14,7 @@
 #include "tests/support/rank_threads.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::overlap_test {
 namespace {
 
 constexpr std::chrono::milliseconds kBackward(30);  // of a layer with parameters
@@ -183,4 +183,4 @@ TEST_CASE("A step takes less than its computation and its communication, one aft
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::overlap_test

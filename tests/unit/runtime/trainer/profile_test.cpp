@@ -7,7 +7,7 @@
 #include "tests/unit/runtime/trainer/test_data.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::profile_test {
 namespace {
 
 TEST_CASE("The workload of a training is that of its model, with measured times") {
@@ -78,4 +78,4 @@ TEST_CASE("A plan for one rank has every tensor") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::profile_test

@@ -5,7 +5,7 @@
 
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::safetensors_test {
 namespace {
 
 std::string file_of(const std::string& header, const std::string& data) {
@@ -108,4 +108,4 @@ TEST_CASE("Headers that make no sense are refused") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::safetensors_test

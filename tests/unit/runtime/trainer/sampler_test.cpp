@@ -7,7 +7,7 @@
 
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::sampler_test {
 namespace {
 
 TEST_CASE("A permutation has every index once, and every order is as likely") {
@@ -80,4 +80,4 @@ TEST_CASE("Impossible divisions are refused") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::sampler_test

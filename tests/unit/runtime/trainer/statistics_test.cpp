@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::statistics_test {
 namespace {
 
 TEST_CASE("The median is the middle value") {
@@ -74,4 +74,4 @@ TEST_CASE("The clocks go on") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::statistics_test

@@ -13,7 +13,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::trainer_executor_test {
 namespace {
 
 /// All-reduce in two hops, made by hand: chunk c is added up at rank c, then copied to all.
@@ -202,4 +202,4 @@ TEST_CASE("Ranks that resume with their residuals end with the same bits as unbr
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::trainer_executor_test

@@ -8,7 +8,7 @@
 #include "runtime/trainer/trainer.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::trainer_loss_test {
 namespace {
 
 /// The sums of a step never come, and what is there is half done.
@@ -148,4 +148,4 @@ TEST_CASE("a step that was not kept cannot be taken back") {
   CHECK_THROWS_AS(trainer.go_back(), RuntimeFailure);
 }
 
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::trainer_loss_test

@@ -8,7 +8,7 @@
 #include "runtime/trainer/trainer.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::trainer_ranks_test {
 namespace {
 
 /// Sums over threads through shared memory, in the order of ranks: simple enough to be right.
@@ -149,4 +149,4 @@ TEST_CASE("A rank's norm is that of the gradient it would have alone") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::trainer_ranks_test

@@ -8,7 +8,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/unit/runtime/trainer/test_data.hpp"
 
-namespace rackrail::trainer {
+namespace rackrail::trainer::trainer_test {
 namespace {
 
 TEST_CASE("One rank learns, and says what it did") {
@@ -370,4 +370,4 @@ TEST_CASE("Both shipped models learn the digits in some seconds") {
 }
 
 }  // namespace
-}  // namespace rackrail::trainer
+}  // namespace rackrail::trainer::trainer_test

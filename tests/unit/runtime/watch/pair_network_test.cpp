@@ -6,7 +6,7 @@
 
 #include "tests/support/clusters.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::pair_network_test {
 namespace {
 
 RankPair pair(int source, int destination) { return {Rank(source), Rank(destination)}; }
@@ -48,4 +48,4 @@ TEST_CASE("a lone pair's whole route is one strand") {
   CHECK(strands_of(cluster, {}).empty());
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::pair_network_test

@@ -9,7 +9,7 @@
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::slow_detector_test {
 namespace {
 
 constexpr double kBytes = 4e9;  // of a pair in a step: a second over an uplink
@@ -500,4 +500,4 @@ TEST_CASE("only whole steps of the epoch's ranks count") {
   }
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::slow_detector_test

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace rackrail::runtime {
+namespace rackrail::runtime::slow_ranks_test {
 namespace {
 
 constexpr ComputeLine kProfile{0.010, 0.001};
@@ -111,4 +111,4 @@ TEST_CASE("where several ranks are slow the others say how slow") {
   CHECK(ranks.factor(Rank(2), 16) == Approx(slow.at(16) / kProfile.at(16)));
 }
 
-}  // namespace rackrail::runtime
+}  // namespace rackrail::runtime::slow_ranks_test

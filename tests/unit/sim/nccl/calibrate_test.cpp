@@ -10,7 +10,7 @@
 #include "base/file.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::sim::nccl {
+namespace rackrail::sim::nccl::calibrate_test {
 
 TEST_CASE("the simplex finds the minimum of known functions", "[nccl]") {
   const auto rosenbrock = [](const std::vector<double>& x) {
@@ -88,4 +88,4 @@ TEST_CASE("parameters survive their file, and the file is checked", "[nccl]") {
   std::filesystem::remove(file);
 }
 
-}  // namespace rackrail::sim::nccl
+}  // namespace rackrail::sim::nccl::calibrate_test

@@ -11,7 +11,7 @@
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::sim::nccl {
+namespace rackrail::sim::nccl::model_test {
 namespace {
 
 constexpr std::int64_t kMebi = 1 << 20;
@@ -212,4 +212,4 @@ TEST_CASE("a slow NIC slows its host's rails, a slow uplink what crosses it", "[
   CHECK(apart >= together);
 }
 
-}  // namespace rackrail::sim::nccl
+}  // namespace rackrail::sim::nccl::model_test

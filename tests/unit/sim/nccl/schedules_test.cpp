@@ -7,7 +7,7 @@
 
 #include "plan/verifier.hpp"
 
-namespace rackrail::sim::nccl {
+namespace rackrail::sim::nccl::schedules_test {
 namespace {
 
 /// All repetitions of a schedule as one graph, for the verifier: with its own dependencies, and the
@@ -176,4 +176,4 @@ TEST_CASE("an unfilled pass costs its share", "[nccl]") {
   CHECK(block_bytes(kPass + 16, 1, Protocol::kLl128) == Approx(kPass + 16));
 }
 
-}  // namespace rackrail::sim::nccl
+}  // namespace rackrail::sim::nccl::schedules_test

@@ -7,6 +7,8 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
+namespace rackrail::cluster_yaml_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::error_of;
@@ -346,3 +348,5 @@ TEST_CASE("the environment says where the shipped configurations are") {
   ::unsetenv("RACKRAIL_CONFIGS");
   CHECK(configs_folder() == before);
 }
+
+}  // namespace rackrail::cluster_yaml_test

@@ -5,7 +5,7 @@
 #include "tests/unit/topology/graphs.hpp"
 #include "topology/reader.hpp"
 
-namespace rackrail::topology {
+namespace rackrail::topology::costs_test {
 namespace {
 
 using test::error_of;
@@ -86,4 +86,4 @@ network: { wiring: leaf-spine, spine: { count: 1, bandwidth: 10 GB/s, latency: 1
 }
 
 }  // namespace
-}  // namespace rackrail::topology
+}  // namespace rackrail::topology::costs_test

@@ -10,6 +10,8 @@
 #include "tests/unit/topology/graphs.hpp"
 #include "topology/reader.hpp"
 
+namespace rackrail::damage_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 namespace fs = std::filesystem;
@@ -125,3 +127,5 @@ TEST_CASE("every reader refuses what is random, with one line") {
     }
   }
 }
+
+}  // namespace rackrail::damage_test

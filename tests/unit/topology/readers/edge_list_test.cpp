@@ -5,6 +5,8 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
+namespace rackrail::edge_list_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::error_of;
@@ -265,3 +267,5 @@ TEST_CASE("mistakes in an edge list are named with line and column") {
   CHECK_THAT(error_of([&, t = text] { read_text(t); }),
              Catch::Contains("edges.csv: ") && Catch::Contains(expected));
 }
+
+}  // namespace rackrail::edge_list_test

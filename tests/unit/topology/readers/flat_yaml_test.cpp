@@ -4,6 +4,8 @@
 #include "tests/unit/topology/graphs.hpp"
 #include "topology/reader.hpp"
 
+namespace rackrail::flat_yaml_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::error_of;
@@ -123,3 +125,5 @@ TEST_CASE("mistakes in the flat form are named with their line") {
   CHECK_THAT(error_of([&, t = text] { read_text(t); }),
              Catch::Contains("flat.yaml: ") && Catch::Contains(expected));
 }
+
+}  // namespace rackrail::flat_yaml_test

@@ -7,6 +7,8 @@
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 
+namespace rackrail::nccl_xml_test {
+
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::error_of;
@@ -382,3 +384,5 @@ TEST_CASE("nesting without end is refused") {
   for (int i = 0; i < 100'000; ++i) xml += "</pci>";
   CHECK_THAT(error_of([&] { read_text(xml + "</cpu></system>"); }), Catch::Contains("nested"));
 }
+
+}  // namespace rackrail::nccl_xml_test
