@@ -2,7 +2,6 @@
 # is CMake: see CMakePresets.json.
 
 JOBS ?= $(shell nproc)
-FILES = git ls-files --cached --others --exclude-standard -- '*.cpp' '*.hpp' '*.cu' '*.cuh'
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
 .PHONY: help
@@ -47,13 +46,11 @@ bench: dependencies
 
 .PHONY: format
 format:
-	$(FILES) | xargs clang-format -i
+	@scripts/format
 
 .PHONY: tidy
 tidy:
-	cmake --preset tidy
-	cmake --build --preset tidy --target generated_sources
-	@scripts/tidy build/tidy $(JOBS)
+	@scripts/run-tests --build -j $(JOBS) tidy:tidy
 
 .PHONY: clean
 clean:

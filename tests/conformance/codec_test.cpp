@@ -263,7 +263,7 @@ TEST_CASE("codec: encoding what was decoded changes nothing") {
   CHECK(same_bits(decode(*codec, encode(*codec, once, {1, 0}), once.size()), once));
 }
 
-TEST_CASE("codec: … nor where blocks are nearly too small to have a scale") {
+TEST_CASE("codec: … nor where blocks are nearly too small to have a scale", "[slow]") {
   const Subject subject = GENERATE(from_range(subjects()));
   const auto codec = subject.make();
   CAPTURE(subject);

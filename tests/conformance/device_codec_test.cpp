@@ -194,7 +194,7 @@ void check_same_encoding(const plan::Codec& codec, const Result& gpu, const Resu
   CHECK(first_difference(gpu.residual, cpu.residual) == cpu.residual.size());
 }
 
-TEST_CASE("device codec: the bytes, residuals and sums of the CPU") {
+TEST_CASE("device codec: the bytes, residuals and sums of the CPU", "[slow]") {
   if (const auto reason = cuda_status().unavailable) RACKRAIL_SKIP(*reason);
   const std::string name = GENERATE(from_range(kNames));
   const std::size_t shift = GENERATE(0, 1);  // 1: not aligned for vectors
@@ -363,7 +363,7 @@ Floats hard_for_top_k(const std::string& what, std::size_t size) {
   return values;
 }
 
-TEST_CASE("device codec: top-k keeps what the CPU keeps, whatever the data") {
+TEST_CASE("device codec: top-k keeps what the CPU keeps, whatever the data", "[slow]") {
   if (const auto reason = cuda_status().unavailable) RACKRAIL_SKIP(*reason);
   const std::string what = GENERATE("normal", "equal", "zeros", "few values", "ascending",
                                     "one large part", "not finite", "every 64th");

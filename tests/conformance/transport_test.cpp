@@ -226,7 +226,8 @@ TEST_CASE("transport: one that closes is reported once, after its last message")
 }
 
 TEST_CASE(
-    "transport: what a stranger sends is dropped, and a malformed message is its sender's end") {
+    "transport: what a stranger sends is dropped, and a malformed message is its sender's end",
+    "[slow]") {
   if (const auto reason = unavailable("ucx")) {
     RACKRAIL_SKIP(*reason);
   }

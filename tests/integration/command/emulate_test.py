@@ -34,6 +34,7 @@ class Refusals(TrainingTest):
         result = self.rackrail("emulate", "pair.csv", "--", "no-such-program", status=2)
         self.assertIn("no-such-program", result.err)
 
+    @harness.slow
     def test_validate(self):
         self.write("pair.csv", PAIR)
         self.write("measured.log", "# nThread 1 nGpus 1\n")
@@ -42,6 +43,7 @@ class Refusals(TrainingTest):
         self.assert_bad_input("validate", "pair.csv", "--cluster", "a100-8x8", "--scale", "2")
         self.assert_bad_input("validate", "two-racks-40g", file="two-racks-40g", where="rates")
 
+    @harness.slow
     def test_train(self):
         self.write("pair.csv", PAIR)
         plan = self.make_plan("pair.json", cluster="pair.csv")
@@ -51,6 +53,7 @@ class Refusals(TrainingTest):
                               variables={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0",
                                          "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9999"})
 
+    @harness.slow
     def test_train_without_a_plan(self):
         self.write("pair.csv", PAIR)
         self.write("alone.csv", "source,target,bandwidth,latency,kind\n"
@@ -70,6 +73,7 @@ class Refusals(TrainingTest):
 
 
 class Network(EmulationTest):
+    @harness.slow
     def test_every_link_is_measured_in_both_directions(self):
         result = self.rackrail_json("emulate", "racks.csv")
         self.assertTrue(result["valid"], result)
@@ -100,6 +104,7 @@ class Network(EmulationTest):
         self.assertTrue(harness.wait_until(is_slow, 30), "no cable to change")
         return self.finish(process)
 
+    @harness.slow
     def test_a_link_that_does_not_hold_its_rate_makes_the_run_invalid(self):
         ended = self.run_with_a_slow_cable("emulate", "pair.csv", "--json", "--", "true")
         self.assertEqual(ended.status, 1, str(ended))
@@ -116,6 +121,7 @@ class Network(EmulationTest):
         self.assertIn("INVALID: 2 of 4 rates are off by more than 3 %", ended.err)
         self.assert_nothing_left()
 
+    @harness.slow
     def test_nor_do_trainings_and_validations_count_on_such_a_link(self):
         plan = self.make_plan("plan.json", cluster="pair.csv")
         for command, where in ((("train", plan, "--emulate", "pair.csv"), "emulation"),
@@ -130,6 +136,7 @@ class Network(EmulationTest):
                                  {"host1 -> tor", "tor -> host1"})
                 self.assert_nothing_left()
 
+    @harness.slow
     def test_a_yaml_cluster(self):
         self.write("leafs.yaml", (harness.CONFIGS / "clusters" / "two-racks-40g.yaml").read_text()
                    .replace("name: two-racks-40g", "name: leafs"))
@@ -142,6 +149,7 @@ class Network(EmulationTest):
         self.assertEqual(len({rank["output"][0] for rank in result["ranks"]}), 4)
         self.assert_nothing_left()
 
+    @harness.slow
     def test_no_program_but_ip_and_tc_is_needed(self):
         """Where no other one of the system's is to be found, whatever its PATH is."""
         only = self.folder / "only"
@@ -175,6 +183,7 @@ class Network(EmulationTest):
                              ["10.77.0.0/16", "10.78.0.0/16"])
         self.assert_nothing_left()
 
+    @harness.slow
     def test_ranks_find_the_network_as_it_is_here(self):
         def time_of_ring(additions):
             """Seconds of an all-reduce of 64 MiB on what the ranks find."""
@@ -204,6 +213,7 @@ class Network(EmulationTest):
                               where="--calibration", found="no command")
         self.assert_nothing_left()
 
+    @harness.slow
     def test_ranks_of_a_machine_share_its_host(self):
         self.write("gpus.csv", "source,target,bandwidth,latency,kind\n"
                                "gpu0,sw,10 Mbit/s,1 us,host-link\n"
@@ -218,6 +228,7 @@ class Network(EmulationTest):
         # Both of the machine's cables are one, with the sum of their rates.
         self.assertEqual({link["rate_bytes_per_s"] for link in result["links"]}, {2_500_000})
 
+    @harness.slow
     def test_a_rank_that_fails_ends_the_others(self):
         start = time.monotonic()
         result = self.rackrail("emulate", "pair.csv", "--", "sh", "-c",
@@ -272,11 +283,13 @@ class Bursts(EmulationTest):
         self.assert_nothing_left()
         return max(json.loads(rank["output"][0])["time_s"] for rank in result["ranks"])
 
+    @harness.slow
     def test_many_to_one(self):
         size = 256 << 10
         bound = (self.RANKS - 1) * size / self.RATE  # in, and out at the same time
         self.assertLess(self.time_of(self.one_server(), size), 1.3 * bound)
 
+    @harness.slow
     def test_many_to_each(self):
         size = 1 << 20
         bound = 2 * (self.RANKS - 1) / self.RANKS * size / self.RATE
@@ -292,6 +305,7 @@ class Training(EmulationTest):
         self.assertGreater(run["wall_s"], run["bytes_over_tier"]["uplink"] / (2 * uplink))
         self.assertGreater(run["bytes_over_tier"]["uplink"], 1_000_000)
 
+    @harness.slow
     def test_train_in_it_computes_what_local_workers_compute(self):
         plan = self.make_plan("plan.json", cluster="racks.csv")
         run = self.rackrail_json("train", plan, "--emulate", "racks.csv", "--steps", self.STEPS)
@@ -303,6 +317,7 @@ class Training(EmulationTest):
         self.assert_nothing_left()
 
     @unittest.skipUnless(shutil.which("ss"), "no ss here (Debian: iproute2)")
+    @harness.slow
     def test_nobody_talks_to_an_address_outside_it(self):
         plan = self.make_plan("plan.json", cluster="pair.csv")
         process = self.start("train", plan, "--emulate", "pair.csv", "--steps", 100)
@@ -336,6 +351,7 @@ class Training(EmulationTest):
                         found.add(address.removeprefix("::ffff:").replace("::", "*"))
         return found
 
+    @harness.slow
     def test_rates_of_routes_are_scaled_with_the_network(self):
         name = self.make_plan("plan.json", "--codec", "none", cluster="pair.csv")
         plan = json.loads((self.folder / name).read_text())
@@ -356,6 +372,7 @@ class Training(EmulationTest):
         self.assertLess(run["step_time_s"], 0.7 * sent / rate, run)  # nobody held it to the plan's
         self.assert_nothing_left()
 
+    @harness.slow
     def test_predictions_are_of_the_network_that_is_used(self):
         self.write("machine.json", json.dumps(harness.calibration()))
         plan = self.make_plan("plan.json", "--codec", "none", cluster="pair.csv")
@@ -370,6 +387,7 @@ class Training(EmulationTest):
         self.assertAlmostEqual(times[2] / times[4], 2, delta=0.2)
         self.assert_nothing_left()
 
+    @harness.slow
     def test_without_a_plan_one_is_made_for_the_network(self):
         scale = 2
         command = ("train", "--emulate", "pair.csv", "--scale", scale, "--steps", self.STEPS)
@@ -397,6 +415,7 @@ class Training(EmulationTest):
         self.assertRegex(text.err, r"note: planned for this network: \d+ buckets, schedule \S+")
         self.assert_nothing_left()
 
+    @harness.slow
     def test_without_a_plan_what_is_said_of_machine_and_model_counts(self):
         self.write("machine.json", json.dumps(harness.calibration()))
         times = {}
@@ -409,6 +428,7 @@ class Training(EmulationTest):
         self.assertAlmostEqual(times[2] / times[4], 2, delta=0.3)
         self.assert_nothing_left()
 
+    @harness.slow
     def test_train_as_the_command_of_each_rank(self):
         plan = self.make_plan("plan.json", cluster="racks.csv")
         result = self.emulate(
@@ -419,6 +439,7 @@ class Training(EmulationTest):
         self.assertEqual(outputs[1:], [[], [], []])
         self.assert_nothing_left()
 
+    @harness.slow
     def test_a_lost_host(self):
         plan = self.make_plan("plan.json", cluster="pair.csv")
         process = self.start("train", plan, "--emulate", "pair.csv", "--steps", 400)
@@ -435,6 +456,7 @@ class Training(EmulationTest):
 
 
 class Validation(EmulationTest):
+    @harness.slow
     def test_predictions_stand_beside_measurements(self):
         # Twice the test's rates: the 64 MiB take 13 s each time at 40 Mbit/s.
         # No prediction is that near, so the command says that what was asked was not met.
@@ -468,6 +490,7 @@ class Validation(EmulationTest):
         self.assertGreater(result["step"]["measured_s"], 0)
         self.assert_nothing_left()
 
+    @harness.slow
     def test_the_training_can_be_another_one(self):
         config = (harness.CONFIGS / "training" / "digits-mlp.yaml").read_text()
         self.write("small.yaml", config.replace("name: digits-mlp", "name: small")
@@ -482,6 +505,7 @@ class Validation(EmulationTest):
                               where="--from", expected="each is 4 times the one before")
         self.assert_nothing_left()
 
+    @harness.slow
     def test_messages_go_over_a_link_of_each_kind(self):
         result = self.rackrail_json("validate", "racks.csv", "--scale", "5", "--steps", 2, "--from",
                                     "64 KiB", "--to", "1 MiB")
@@ -500,6 +524,7 @@ class Validation(EmulationTest):
             self.assertLess(message["predicted_s"], 1.2 * seconds, message)
         self.assert_nothing_left()
 
+    @harness.slow
     def test_every_schedule_is_held_against_the_chosen_one(self):
         result = self.rackrail_json("validate", "pair.csv", "--scale", "5", "--steps", 10,
                                     "--every-schedule", "--codecs", "none,fp16", "--from",
@@ -536,6 +561,7 @@ class Validation(EmulationTest):
                               expected="up to 64.0 MiB")
         self.assert_nothing_left()
 
+    @harness.slow
     def test_rows_are_there_whatever_ends_it(self):
         message = r"(?m)^\S+ [KM]iB +host0 - tor +host0, host1 +[\d.]+ \S+ +[\d.]+ \S+ +[+-][\d.]+ %$"
         row = r"(?m)^\S+ KiB +fp32 +\S+ +[\d.]+ \S+ +[\d.]+ \S+ +[+-][\d.]+ %$"

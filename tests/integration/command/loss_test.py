@@ -62,6 +62,7 @@ class Loss(TrainingTest):
                                      r"no heartbeat for 1\.50 s[^\n]*\n\Z")
         self.assert_no_processes_left()
 
+    @harness.slow
     def test_training_goes_on_while_a_disk_is_slow_and_a_loss_then_costs_that_checkpoint(self):
         """The disk does not end rank 0's part of step 20. Rank 1 can only come to step 30, and save
         its own part of that, while rank 0 trains on."""
@@ -86,6 +87,7 @@ class Loss(TrainingTest):
                                    "--steps", STEPS)
         self.assertEqual(rest["losses"], whole["losses"][10:])
 
+    @harness.slow
     def test_a_damaged_checkpoint_is_passed_over_but_not_the_last_one(self):
         plan = self.two_host_plan()
         steps = ("--training", self.quick_training(), "--workers", "2", "--checkpoints", "saved",
@@ -117,12 +119,14 @@ class Loss(TrainingTest):
             os.truncate(model, 1000)
         self.assert_bad_input("train", plan, *steps, "--resume", file=models[2], found="1000 bytes")
 
+    @harness.slow
     def test_without_a_checkpoint_resuming_starts_and_says_so(self):
         run = self.rackrail_json("train", self.two_host_plan(), "--workers", "2", "--steps", "3",
                                  "--checkpoints", "saved", "--resume")
         self.assertEqual(len(run["losses"]), 3)
         self.assertIn("starts at step 0", " ".join(run["notes"]))
 
+    @harness.slow
     def test_a_lost_leader_is_named_too(self):
         process = self.train_until_checkpoint(self.two_host_plan(), "--training",
                                               self.quick_training())
@@ -145,6 +149,7 @@ class Loss(TrainingTest):
         self.assertIn("2 workers", result.error["expected"])
         self.assertEqual(result.error["message"], result.error["found"])
 
+    @harness.slow
     def test_of_several_survivors_none_repeats_the_line(self):
         process = self.train_until_checkpoint(
             self.make_plan("four.json"), "--training", self.quick_training(), workers=4,
@@ -153,6 +158,7 @@ class Loss(TrainingTest):
         self.assert_names_lost_rank(self.finish(process, timeout=30), 2)
         self.assert_no_processes_left()
 
+    @harness.slow
     def test_an_interrupt_ends_all_workers(self):
         process = self.train_until_checkpoint(self.two_host_plan(), "--training",
                                               self.quick_training())
@@ -164,6 +170,7 @@ class Loss(TrainingTest):
         self.assertEqual(result.err, "rackrail: interrupted by SIGINT\n")
         self.assert_no_processes_left()
 
+    @harness.slow
     def test_a_killed_command_leaves_no_workers(self):
         process = self.train_until_checkpoint(self.two_host_plan(), "--training",
                                               self.quick_training())

@@ -40,6 +40,7 @@ class Survival(SurvivalTest):
         self.assertEqual(run["final_accuracy"], whole["final_accuracy"])
         self.assert_no_processes_left()
 
+    @harness.slow
     def test_the_model_is_the_one_of_a_run_without_losses(self):
         # In FP32 nothing but the order of additions tells fewer workers from four.
         plan = self.make_plan("four.json", "--codec", "none")
@@ -63,6 +64,7 @@ class Survival(SurvivalTest):
                 self.assertAlmostEqual(run["final_accuracy"], whole["final_accuracy"], delta=0.01)
                 self.assert_same_model(name, "whole")
 
+    @harness.slow
     def test_error_feedback_of_a_lost_worker_and_of_the_plan_before_is_dropped(self):
         plan = self.make_plan("four.json", "--codec", "int8")
         whole = self.train(plan, "whole")
@@ -81,6 +83,7 @@ class Survival(SurvivalTest):
                 self.assertAlmostEqual(run["final_accuracy"], whole["final_accuracy"], delta=0.02)
         self.assertFalse([note for note in whole["notes"] if "error feedback" in note])
 
+    @harness.slow
     def test_a_slow_disk_keeps_nobody_from_coming_back(self):
         """Rank 0's disk takes longer for its part of step 20 than the others wait for it, in the
         middle of the training and where it waits for the disk at the end."""
@@ -103,6 +106,7 @@ class Survival(SurvivalTest):
                 self.assertLess(loss["resumed_after_s"], RESUMED)
                 self.assert_no_processes_left()
 
+    @harness.slow
     def test_lost_workers_are_started_again_and_nothing_is_different(self):
         plan = self.make_plan("four.json", "--codec", "none")
         whole = self.train(plan, "whole")
@@ -127,6 +131,7 @@ class Survival(SurvivalTest):
                 crashes = [note for note in run["notes"] if "was killed by signal 6" in note]
                 self.assertEqual(len(crashes), 1 if name == "crashed" else 0, run["notes"])
 
+    @harness.slow
     def test_when_all_are_lost_others_go_on_from_the_latest_checkpoint(self):
         plan = self.make_plan("four.json", "--codec", "none")
         whole = self.train(plan, "whole")
@@ -149,6 +154,7 @@ class Survival(SurvivalTest):
         self.assert_same_bits("saved", "whole")
         self.assert_no_processes_left()
 
+    @harness.slow
     def test_a_replacement_that_dies_before_it_came_is_replaced_at_once(self):
         plan = self.make_plan("four.json", "--codec", "none")
         process = self.start("train", plan, "--training", self.training, "--steps", self.STEPS,
@@ -170,6 +176,7 @@ class Survival(SurvivalTest):
         self.assertTrue(result.json["parameters_agree"])
         self.assert_no_processes_left()
 
+    @harness.slow
     def test_fewer_than_two_cannot_go_on(self):
         process = self.start("train", self.two_host_plan(), "--cluster", "two-hosts.csv",
                              "--training", self.training, "--steps", 400, "--checkpoints", "saved",
@@ -181,6 +188,7 @@ class Survival(SurvivalTest):
         self.assertRegex(result.err, r"\Arackrail: rank 1 \(pid \d+ on [^)]+\) was lost: [^\n]*\n\Z")
         self.assert_no_processes_left()
 
+    @harness.slow
     def test_where_too_few_are_left_it_is_said_how_each_process_ended(self):
         plan = self.make_plan("four.json", "--codec", "none")
         process = self.start("train", plan, "--training", self.training, "--steps", 400,
@@ -254,6 +262,7 @@ class Launched(TrainingTest):
         self.assert_no_processes_left()
         return run
 
+    @harness.slow
     def test_a_worker_of_the_same_rank_is_taken_up_whether_the_job_waits_or_not(self):
         for on_loss, epochs in (("wait", 2), ("continue", 3)):
             with self.subTest(on_loss):
@@ -273,6 +282,7 @@ class Launched(TrainingTest):
                 self.assertEqual(run["losses_of_workers"][0]["lost"], ["host2"])
                 self.assertEqual(run["losses_of_workers"][-1]["new_workers_for"], ["host2"])
 
+    @harness.slow
     def test_a_worker_that_wakes_up_too_late_says_so_and_does_not_disturb(self):
         processes = [self.start_rank(rank, "continue", silence=3) for rank in range(3)]
         self.wait_for_checkpoint("saved")

@@ -97,7 +97,8 @@ std::vector<planner::HostCountPoint> by_hosts(Bandwidth bandwidth, double noise_
   });
 }
 
-TEST_CASE("more hosts pay on a fast network, and do not on one that is slower than one device") {
+TEST_CASE("more hosts pay on a fast network, and do not on one that is slower than one device",
+          "[slow]") {
   const auto fast = by_hosts(100_Gbps, 1e5);
   REQUIRE(fast.size() == 3);
   CHECK(fast[0].hosts == 2);

@@ -91,7 +91,7 @@ void check_plan(const test::CompressionByForce& found) {
 constexpr std::uint64_t kNoUniformIsNear[] = {69, 70, 113, 221, 244, 246, 317, 328, 348, 418, 446};
 
 // 500 cases are a benchmark (by_force in bench/planner/compression_bench.cpp).
-TEST_CASE("choices by the timeline and plans are near the best of all by simulation") {
+TEST_CASE("choices by the timeline and plans are near the best of all by simulation", "[slow]") {
   constexpr std::uint64_t kFirst = 1;
   constexpr std::uint64_t kCases = 40;
   std::uint64_t near = 0;
@@ -125,7 +125,7 @@ TEST_CASE("plans are near the best of all where sparsification may be chosen, to
   }
 }
 
-TEST_CASE("plans are near the best of all where no uniform choice is") {
+TEST_CASE("plans are near the best of all where no uniform choice is", "[slow]") {
   for (const std::uint64_t seed : kNoUniformIsNear) {
     CAPTURE(seed);
     test::CompressionCase one(seed, 4);
@@ -174,8 +174,8 @@ plan::Plan everywhere(plan::CodecKind codec, const topology::Topology& topology,
   return make_plan(topology, workload, costs, options);
 }
 
-TEST_CASE(
-    "a plan is never more than a percent slower than FP16 everywhere, and says what it saves") {
+TEST_CASE("a plan is never more than a percent slower than FP16 everywhere, and says what it saves",
+          "[slow]") {
   std::size_t without = 0;
   std::size_t with = 0;
   const auto check = [&](const topology::Topology& topology, const std::string& model) {
@@ -243,7 +243,8 @@ void check_none(const topology::Topology& topology, const plan::Workload& worklo
   CHECK(told.contains("int8"));
 }
 
-TEST_CASE("on fast fabrics nothing is compressed, and the plan says what each codec would lose") {
+TEST_CASE("on fast fabrics nothing is compressed, and the plan says what each codec would lose",
+          "[slow]") {
   // One box of 8 GPUs on an NVSwitch, and two racks of two hosts behind cables of 4 Tbit/s.
   const topology::Topology fabrics[] = {test::boxes(1, 1),
                                         test::slower_cluster("two-racks-40g", 0.01)};

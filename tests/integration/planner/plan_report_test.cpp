@@ -24,7 +24,8 @@ const Alternative* find(const std::vector<Alternative>& list, const std::string&
   return it == list.end() ? nullptr : &*it;
 }
 
-TEST_CASE("two racks at 40 Gbit/s train BERT faster with the joint plan than with any one knob") {
+TEST_CASE("two racks at 40 Gbit/s train BERT faster with the joint plan than with any one knob",
+          "[slow]") {
   const topology::Topology topology = cluster();
   const plan::Workload workload = model("bert-large");
   const auto costs = sim::make_cost_model(topology, {});

@@ -89,7 +89,7 @@ TEST_CASE("the ring keeps to the rails of a rail-optimised cluster") {
   }
 }
 
-TEST_CASE("a plan is never slower than the naive one, and never below its bound") {
+TEST_CASE("a plan is never slower than the naive one, and never below its bound", "[slow]") {
   const topology::Topology topology = cluster("two-racks-40g");
   for (const std::string& name : plan::shipped_workloads(topology::configs_folder())) {
     CAPTURE(name);
@@ -147,7 +147,7 @@ TEST_CASE("the same input and seed give the same plan, byte for byte") {
         plan::to_binary(make_plan(topology, workload)));
 }
 
-TEST_CASE("plans of 64 ranks and of uneven clusters are the same, byte for byte, too") {
+TEST_CASE("plans of 64 ranks and of uneven clusters are the same, byte for byte, too", "[slow]") {
   planner::PlannerOptions options;
   options.bucket_size = 100_MiB;
   // Rates over unlike routes, and trees of unequal shares of a rank's data.
@@ -234,7 +234,7 @@ TEST_CASE("what is reduced alone may be divided more finely, if that is faster")
   CHECK(faster > 0);
 }
 
-TEST_CASE("a large bucket is divided as finely as a collective alone in any plan") {
+TEST_CASE("a large bucket is divided as finely as a collective alone in any plan", "[slow]") {
   const topology::Topology rails = test::rail_racks({});
   const plan::Workload one = one_tensor(1 << 28);
   planner::PlannerOptions options;

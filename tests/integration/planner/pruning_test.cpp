@@ -77,7 +77,7 @@ topology::Topology cluster(const std::string& name) {
   return topology::read_cluster(name).topology;
 }
 
-TEST_CASE("the search finds the plan that simulating everything finds, byte for byte") {
+TEST_CASE("the search finds the plan that simulating everything finds, byte for byte", "[slow]") {
   struct Case {
     const char* cluster;
     const char* model;
@@ -128,7 +128,7 @@ TEST_CASE(
 }
 
 // From 32 ranks on times at other sizes and in FP32 say what need not be simulated.
-TEST_CASE("what is expected to be slower at 48 and 64 ranks was not the best") {
+TEST_CASE("what is expected to be slower at 48 and 64 ranks was not the best", "[slow]") {
   const topology::Topology topology = cluster(GENERATE("48 hosts", "64 GPUs"));
   REQUIRE(topology.rank_count() < kVeryManyRanks);
   const plan::Workload workload = shipped("resnet-50");

@@ -83,7 +83,8 @@ struct Case {
   std::optional<Bandwidth> bandwidth;
 };
 
-TEST_CASE("planning again is near a full plan for the changed cluster, in a tenth of its time") {
+TEST_CASE("planning again is near a full plan for the changed cluster, in a tenth of its time",
+          "[slow]") {
   const Case cases[] = {
       {"two-racks-40g", "bert-large", "tor0", "core0", Bandwidth(1'250'000'000)},
       {"two-racks-40g", "resnet-50", "tor0", "core0", Bandwidth(2'500'000'000)},
@@ -189,7 +190,7 @@ struct OfCodec {
   std::unique_ptr<plan::CostModel> costs = sim::make_cost_model(now, {});
 };
 
-TEST_CASE("planning again brings in no codec beyond the one that was asked for") {
+TEST_CASE("planning again brings in no codec beyond the one that was asked for", "[slow]") {
   const auto kind = GENERATE(plan::CodecKind::kNone, plan::CodecKind::kFp16);
   const OfCodec c(kind);
   const planner::Replan again =
@@ -200,7 +201,7 @@ TEST_CASE("planning again brings in no codec beyond the one that was asked for")
   }
 }
 
-TEST_CASE("planning again finds what a codec that was asked for allows") {
+TEST_CASE("planning again finds what a codec that was asked for allows", "[slow]") {
   const auto kind = GENERATE(plan::CodecKind::kFp16, plan::CodecKind::kInt8Block);
   const OfCodec c(kind);
   planner::PlannerOptions within;

@@ -37,7 +37,7 @@ std::vector<std::vector<plan::TransferGraph>> graphs_on(const topology::Topology
   return graphs;
 }
 
-TEST_CASE("no family is faster than the table's best at any size") {
+TEST_CASE("no family is faster than the table's best at any size", "[slow]") {
   const bool is_torus = GENERATE(false, true);
   const topology::Topology topology =
       is_torus ? torus() : topology::read_cluster("two-racks-40g").topology;
@@ -77,7 +77,7 @@ TEST_CASE("no family is faster than the table's best at any size") {
   }
 }
 
-TEST_CASE("what is left out for its bound would not have won") {
+TEST_CASE("what is left out for its bound would not have won", "[slow]") {
   const topology::Topology topology = torus();
   const auto costs = sim::make_cost_model(topology, {});
   ScheduleTableOptions options;
@@ -124,7 +124,8 @@ TEST_CASE("crossovers are where the faster schedule changes") {
   CHECK(table.best_for(1_B) == table.families[table.rows.front().best]);
 }
 
-TEST_CASE("well below a crossover the former schedule is faster, well above it the latter") {
+TEST_CASE("well below a crossover the former schedule is faster, well above it the latter",
+          "[slow]") {
   const topology::Topology topology = topology::read_cluster("two-racks-40g").topology;
   const auto costs = sim::make_cost_model(topology, {});
   const ScheduleTable table = make_schedule_table(topology, *costs, {});

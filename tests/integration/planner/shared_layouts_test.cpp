@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::int64_t kSlice = 1 << 12;
 
-TEST_CASE("collectives take as long where the schedule was simulated before, at any size") {
+TEST_CASE("collectives take as long where the schedule was simulated before, at any size",
+          "[slow]") {
   const plan::Codec codec{.kind = GENERATE(plan::CodecKind::kNone, plan::CodecKind::kFp16)};
   const bool has_boxes = GENERATE(false, true);
   const topology::Topology topology = has_boxes ? test::boxes(2, 2) : test::clos({3, 5, 4}, 2);

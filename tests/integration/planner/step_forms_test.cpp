@@ -44,7 +44,8 @@ std::vector<std::pair<std::string, Topology>> unlike_clusters() {
           {"large and small boxes", test::large_and_small_boxes()}};
 }
 
-TEST_CASE("steps on unlike ranks have schedules that families have for a collective alone") {
+TEST_CASE("steps on unlike ranks have schedules that families have for a collective alone",
+          "[slow]") {
   for (const auto& [name, topology] : unlike_clusters()) {
     CAPTURE(name);
     const auto costs = sim::make_cost_model(topology, {});
@@ -100,7 +101,8 @@ TEST_CASE("schedules of steps are made once, and not when a search is to stop") 
   CHECK_FALSE(stopped.add_step_forms());
 }
 
-TEST_CASE("a search that has time enough finds the plan of one that is not asked to stop") {
+TEST_CASE("a search that has time enough finds the plan of one that is not asked to stop",
+          "[slow]") {
   const Topology topology = test::hosts_with_nics(6, {10, 25, 25, 40});
   const auto costs = sim::make_cost_model(topology, {});
   PlannerOptions options;
@@ -116,7 +118,7 @@ TEST_CASE("a search that has time enough finds the plan of one that is not asked
   CHECK(unmet.prediction.step_time == whole.prediction.step_time);
 }
 
-TEST_CASE("codecs and families that are asked for have schedules of steps, too") {
+TEST_CASE("codecs and families that are asked for have schedules of steps, too", "[slow]") {
   const Topology topology = test::large_and_small_boxes();
   const auto costs = sim::make_cost_model(topology, {});
   for (const char* codec : {"fp16", "int8"}) {
@@ -134,7 +136,8 @@ TEST_CASE("codecs and families that are asked for have schedules of steps, too")
   }));
 }
 
-TEST_CASE("steps that the network decides are near its bound on meshes and unlike ranks") {
+TEST_CASE("steps that the network decides are near its bound on meshes and unlike ranks",
+          "[slow]") {
   constexpr Bandwidth kSlow(250'000'000);
   const std::vector<std::tuple<std::string, Topology, double>> cases = {
       {"mesh", test::grid(5, 7, false), 0.05},

@@ -58,7 +58,7 @@ bool is_fp32(const plan::Plan& plan) {
                               [](const plan::Bucket& bucket) { return bucket.codec.is_lossy(); });
 }
 
-TEST_CASE("a search that is stopped early has a plan near the one that it would find") {
+TEST_CASE("a search that is stopped early has a plan near the one that it would find", "[slow]") {
   const topology::Topology topology = slow_ports();
   const plan::Workload workload = layers(20);
   const auto costs = sim::make_cost_model(topology, {});
@@ -77,7 +77,7 @@ TEST_CASE("a search that is stopped early has a plan near the one that it would 
   CHECK(stopped.prediction.step_time <= scaled(whole.prediction.step_time, 1.1));
 }
 
-TEST_CASE("a search of many ranks that is not stopped is the one without a budget") {
+TEST_CASE("a search of many ranks that is not stopped is the one without a budget", "[slow]") {
   const topology::Topology topology = test::clos(std::vector<int>(8, 12), 4);
   const plan::Workload workload = layers(3);
   const auto costs = sim::make_cost_model(topology, {});
@@ -103,7 +103,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("a family that is faster than the plan of a stopped search is the plan") {
+TEST_CASE("a family that is faster than the plan of a stopped search is the plan", "[slow]") {
   const topology::Topology topology = slow_ports();
   const plan::Workload workload = layers(4);
   const auto costs = sim::make_cost_model(topology, {});
@@ -162,7 +162,7 @@ TEST_CASE("what a report shows is not faster than the plan of a stopped search")
   CHECK(plan::verify(plan, &topology, &workload).problems == std::vector<std::string>{});
 }
 
-TEST_CASE("a report that is stopped names the rows that it has not") {
+TEST_CASE("a report that is stopped names the rows that it has not", "[slow]") {
   const topology::Topology topology = topology::read_cluster("two-racks-40g").topology;
   const plan::Workload workload = bert();
   const auto costs = sim::make_cost_model(topology, {});

@@ -388,10 +388,12 @@ class Hook(RankTest):
             for result in self.run_ranks(ranks, self.write("mixed.py", MIXED)):
                 self.assertEqual(result.out, "good\n", str(result))
 
+    @harness.slow
     def test_what_a_codec_leaves_out_is_sent_later(self):
         for result in self.run_ranks(2, self.write("feedback.py", FEEDBACK), RACKRAIL_CODECS="topk:density=0.1"):
             self.assertEqual(result.out, "good\n", str(result))
 
+    @harness.slow
     def test_a_plan_that_was_made_before(self):
         self.write("hosts.csv", TWO_HOSTS)
         self.write("model.csv", ONE_LAYER)
@@ -402,6 +404,7 @@ class Hook(RankTest):
                                      RACKRAIL_CLUSTER=str(self.folder / "hosts.csv")):
             self.assertEqual(result.out, "[(90000, 'ring', 'fp16')]\n", str(result))
 
+    @harness.slow
     def test_a_plan_that_does_not_fit_is_refused_in_one_line(self):
         self.write("hosts.csv", TWO_HOSTS)
         self.write("model.csv", ONE_LAYER)
@@ -419,6 +422,7 @@ class Hook(RankTest):
                                  RACKRAIL_COORDINATOR="127.0.0.1:" + port)
         self.assertEqual(result.out, plan + ": ranks: found 2, expected 3, as the job has\n")
 
+    @harness.slow
     def test_the_live_noise_scale_is_that_of_the_ranks_gradients(self):
         # By hand, of 6010 elements: each has 2, of which every second has 3 + s more at each of two ranks.
         steps, batch, kept = 4, 8, 0.9
@@ -435,16 +439,19 @@ class Hook(RankTest):
         for result in self.run_ranks(2, program):
             self.assertAlmostEqual(float(result.out) / (variance / squared_gradient), 1, delta=1e-3)
 
+    @harness.slow
     def test_backward_goes_on_while_buckets_move(self):
         for result in self.run_ranks(2, self.write("overlap.py", OVERLAP)):
             self.assertEqual(result.out, "good\n", str(result))
 
+    @harness.slow
     def test_models_in_one_backward_pass(self):
         program = self.write("joint.py", JOINT)
         for ranks in (2, 3):
             for result in self.run_ranks(ranks, program, limit=120):
                 self.assertEqual(result.out, "good\n", str(result))
 
+    @harness.slow
     def test_a_model_of_some_ranks_only_is_refused(self):
         program = self.write("groups.py", GROUPS)
         for way in ("register", "state", "hook"):
@@ -452,10 +459,12 @@ class Hook(RankTest):
                 self.assertRegex(result.out, r"\A(InputError: )?process_group: found 2 rank\(s\), expected 4:"
                                  r" [^\n]+\n\Z", str(result))
 
+    @harness.slow
     def test_a_group_of_all_ranks_is_taken(self):
         for result in self.run_ranks(2, self.write("whole.py", WHOLE)):
             self.assertEqual(result.out, "good\n", str(result))
 
+    @harness.slow
     def test_another_job_of_pytorch_is_refused(self):
         program = self.write("other.py", OTHER_JOB)
         for rank, result in enumerate(self.run_ranks(2, program, "rank")):
@@ -464,25 +473,30 @@ class Hook(RankTest):
         for result in self.run_ranks(2, program, "size"):
             self.assertRegex(result.out, r"\Aprocess_group: found 2 rank\(s\), expected 1: [^\n]+\n\Z")
 
+    @harness.slow
     def test_gradients_of_other_types_are_refused(self):
         for result in self.run_ranks(2, self.write("dtypes.py", TYPES)):
             self.assertEqual(result.out, "summed torch.float16\nInputError: a bucket of torch.float64:"
                              " expected float32, float16 or bfloat16\n", str(result))
 
+    @harness.slow
     def test_a_model_that_cannot_be_summed_is_not_registered(self):
         for result in self.run_ranks(2, self.write("doubles.py", DOUBLES)):
             self.assertEqual(result.out, "parameter module.1.weight: found torch.float64, expected float32, float16"
                              " or bfloat16\nstate: found a str, expected a State\n", str(result))
 
+    @harness.slow
     def test_tensors_of_16_bits_are_summed(self):
         for ranks in (1, 3):
             for result in self.run_ranks(ranks, self.write("tensors.py", TENSORS)):
                 self.assertEqual(result.out, "good\n", str(result))
 
+    @harness.slow
     def test_loaders_that_fork(self):
         for result in self.run_ranks(2, self.write("loaders.py", LOADERS)):
             self.assertEqual(result.out, "good\n", str(result))
 
+    @harness.slow
     def test_control_c_ends_a_backward_pass_that_waits(self):
         first, second = self.run_ranks(2, self.write("interrupted.py", INTERRUPTED))
         self.assertLess(float(first.out.split()[0]), 10, str(first))

@@ -79,7 +79,7 @@ void check_never_slower(const Topology& topology, plan::CostModel& costs, Bytes 
   CHECK(row.times[row.best].time <= scaled(usual, slack));
 }
 
-TEST_CASE("the best of the table is never slower than rings, trees and hierarchies") {
+TEST_CASE("the best of the table is never slower than rings, trees and hierarchies", "[slow]") {
   struct Case {
     Topology topology;
     std::vector<Bytes> sizes;
@@ -102,7 +102,7 @@ TEST_CASE("the best of the table is never slower than rings, trees and hierarchi
   }
 }
 
-TEST_CASE("the best of the table is never slower than these on random clusters") {
+TEST_CASE("the best of the table is never slower than these on random clusters", "[slow]") {
   constexpr std::uint64_t kSeed = 20261126;
   constexpr Bytes kSizes[] = {4_KiB, 256_KiB, 16_MiB, 4_GiB};
   for (std::uint64_t i = 0; i < 20; ++i) {

@@ -321,7 +321,7 @@ Topology random_of_many(std::uint64_t seed) {
   return topology;
 }
 
-TEST_CASE("all-reduce forests reach 98 % of the joint optimum among many unlike ranks") {
+TEST_CASE("all-reduce forests reach 98 % of the joint optimum among many unlike ranks", "[slow]") {
   if (!topology::LinearProgram::is_available()) {
     RACKRAIL_SKIP("no solver for linear programs in this build");
   }

@@ -151,8 +151,8 @@ TEST_CASE("in-network all-reduces on random graphs are right and not faster than
   CHECK(checked > 40);
 }
 
-TEST_CASE(
-    "in-network all-reduces on random Clos networks are right and not faster than the bound") {
+TEST_CASE("in-network all-reduces on random Clos networks are right and not faster than the bound",
+          "[slow]") {
   std::size_t checked = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
@@ -261,7 +261,8 @@ bool has_no_solver() {
   return true;
 }
 
-TEST_CASE("on irregular Clos networks of switches that add and copy trees have the optimum") {
+TEST_CASE("on irregular Clos networks of switches that add and copy trees have the optimum",
+          "[slow]") {
   if (has_no_solver()) return;
   std::size_t checked = 0;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
@@ -275,7 +276,8 @@ TEST_CASE("on irregular Clos networks of switches that add and copy trees have t
   CHECK(checked > 150);
 }
 
-TEST_CASE("over unlike links of hosts whose switches all add and copy trees have the optimum") {
+TEST_CASE("over unlike links of hosts whose switches all add and copy trees have the optimum",
+          "[slow]") {
   if (has_no_solver()) return;
   std::size_t checked = 0;
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
@@ -291,7 +293,7 @@ TEST_CASE("over unlike links of hosts whose switches all add and copy trees have
 }
 
 // A spine adds what its only leaf passes on one by one, whose cable then has it all.
-TEST_CASE("where some switches cannot, trees mostly have the optimum all the same") {
+TEST_CASE("where some switches cannot, trees mostly have the optimum all the same", "[slow]") {
   if (has_no_solver()) return;
   std::size_t checked = 0;
   std::size_t good = 0;

@@ -84,7 +84,7 @@ std::vector<Restricted> single_knobs() {
   return knobs;
 }
 
-TEST_CASE("the joint plan is never slower per useful sample than a plan with one knob") {
+TEST_CASE("the joint plan is never slower per useful sample than a plan with one knob", "[slow]") {
   std::size_t gains = 0;
   for (std::uint64_t seed = 0; seed < kCases; ++seed) {
     const topology::Topology topology = random_cluster(seed);
@@ -105,7 +105,8 @@ TEST_CASE("the joint plan is never slower per useful sample than a plan with one
   CHECK(gains >= kCases / 4);
 }
 
-TEST_CASE("a search that is stopped has a whole plan, and more time never makes it worse") {
+TEST_CASE("a search that is stopped has a whole plan, and more time never makes it worse",
+          "[slow]") {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const topology::Topology topology = random_cluster(seed);
     const plan::Workload workload = random_workload(seed);

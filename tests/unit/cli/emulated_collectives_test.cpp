@@ -47,7 +47,7 @@ const Choosable& chosen_of(const std::vector<Choosable>& cases) {
   return *std::ranges::find_if(cases, is_chosen);
 }
 
-TEST_CASE("each size has the family that is judged fastest") {
+TEST_CASE("each size has the family that is judged fastest", "[slow]") {
   const topology::Topology network = test::racks({{10, 10, 10, 10}, {10, 10, 10, 10}}, {5, 5});
   CollectiveSelection selection{.smallest = 1_MiB, .largest = 256_MiB, .growth = 256};
   selection.every_schedule = true;

@@ -160,7 +160,7 @@ TEST_CASE("a straggler's batch is corrected by what it takes for few samples") {
   job.pass(20);
 }
 
-TEST_CASE("a straggler that hides behind the network is no reason for another plan") {
+TEST_CASE("a straggler that hides behind the network is no reason for another plan", "[slow]") {
   // 32 GB by links of 4 GB/s: many seconds, of which 120 ms more or less are not kWorthIt.
   WatchedJob job(8'000'000'000);
   job.pass(20);

@@ -55,7 +55,7 @@ TEST_CASE("buckets are searched between one mebibyte and the whole gradient") {
   CHECK(scenario.repetitions == 3);
 }
 
-TEST_CASE("the best of all settings is found, and its plan made") {
+TEST_CASE("the best of all settings is found, and its plan made", "[slow]") {
   const Scenario scenario = read(
       "plan: {error_budget: 0}\nobjective: throughput\n"
       "vary: {plan.bucket_size: [2 MiB, 25 MiB], plan.local_batch: [8, 16, 24]}\n");

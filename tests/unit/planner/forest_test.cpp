@@ -180,7 +180,7 @@ TEST_CASE("under spines, what goes up from a rail goes to other racks, in flat t
   }
 }
 
-TEST_CASE("trees stay shallow, both those that broadcast and those that sum") {
+TEST_CASE("trees stay shallow, both those that broadcast and those that sum", "[slow]") {
   for (const Topology& topology : of_many_shapes()) {
     for (const bool reversed : {false, true}) {
       const Forest forest = make_forest(topology, {.most_trees_per_rank = 16}, reversed);

@@ -124,7 +124,7 @@ TEST_CASE("roots in the middle of a ring leave one of its links out") {
   CHECK(time(false) / time(true) == Approx(1.019).epsilon(1e-3));
 }
 
-TEST_CASE("what trees on grids are like is known before they are made") {
+TEST_CASE("what trees on grids are like is known before they are made", "[slow]") {
   for (const std::vector<Side>& sides :
        std::vector<std::vector<Side>>{{{5, false}, {3, false}},
                                       {{4, false, 40_GBps}, {5, true, 25_GBps}},

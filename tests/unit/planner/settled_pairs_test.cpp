@@ -180,7 +180,7 @@ TEST_CASE("nothing settles where halves are near to the optimum, or ranks are fe
   CHECK(settled_forests(test::grid(8, 8, false)).empty());
 }
 
-TEST_CASE("of one size, many ranks have more pairs and graphs as large as may be") {
+TEST_CASE("of one size, many ranks have more pairs and graphs as large as may be", "[slow]") {
   const Topology mesh = test::grid(16, 16, false);
   const auto optimum =
       static_cast<double>(topology::joint_allreduce_bound(mesh).algbw.bytes_per_second());

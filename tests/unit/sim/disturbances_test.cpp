@@ -336,7 +336,7 @@ TEST_CASE("background streams that together ask for more than a link ever carrie
                     Catch::Contains("a→b") && Catch::Contains("every 1.50 ms from 0 to 1"));
 }
 
-TEST_CASE("background streams that a link no longer keeps up with end with an error") {
+TEST_CASE("background streams that a link no longer keeps up with end with an error", "[slow]") {
   SimulationOptions options = network_only();
   options.disturbances.background = {
       {.src = Rank(0), .dst = Rank(1), .message = Bytes(100'000), .start = {}, .every = 150_us}};

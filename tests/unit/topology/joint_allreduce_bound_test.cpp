@@ -175,7 +175,7 @@ TEST_CASE("of unlike directions the narrower one binds, of very many ranks too")
   }
 }
 
-TEST_CASE("a joint optimum that was not looked for to the end says so") {
+TEST_CASE("a joint optimum that was not looked for to the end says so", "[slow]") {
   if (!LinearProgram::is_available()) RACKRAIL_SKIP("no solver for linear programs in this build");
   const auto uneven_mesh = [](int side) {
     std::mt19937 random(1);

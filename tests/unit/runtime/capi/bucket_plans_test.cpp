@@ -157,7 +157,8 @@ topology::Topology four_emulated_racks() {
       .topology;
 }
 
-TEST_CASE("over four racks of two no forest is chosen that talks to more ranks to be no faster") {
+TEST_CASE("over four racks of two no forest is chosen that talks to more ranks to be no faster",
+          "[slow]") {
   const topology::Topology racks = four_emulated_racks();
   for (std::int64_t elements = 1 << 18; elements <= 1 << 24; elements *= 4) {  // 1 to 64 MiB
     CAPTURE(elements);

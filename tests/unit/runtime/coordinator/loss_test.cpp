@@ -127,7 +127,7 @@ TEST_CASE("workers notice that the coordinator was killed") {
   CHECK_FALSE(client->coordinator_knows());
 }
 
-TEST_CASE("workers notice that the coordinator is silent") {
+TEST_CASE("workers notice that the coordinator is silent", "[slow]") {
   Mortal coordinator({"coordinate", "1"});
   const HostPort address = parse_host_port(coordinator.wait_for_word(), "the word");
   TestClient client(address, kToken);

@@ -117,7 +117,7 @@ TEST_CASE("certificates: what cannot work is said with its file") {
   CHECK_THAT(refusal(good), Contains("cert.pem") || Contains("key.pem"));
 }
 
-TEST_CASE("certificates: only workers that the same authority has signed may come") {
+TEST_CASE("certificates: only workers that the same authority has signed may come", "[slow]") {
   if (!has_openssl()) {
     RACKRAIL_SKIP("the openssl command, which makes the test's certificates, is not installed");
   }

@@ -116,7 +116,7 @@ TEST_CASE("kernel arithmetic: rounding to few bits chooses the nearest, of two t
   }
 }
 
-TEST_CASE("kernel arithmetic: division by a scale is correctly rounded") {
+TEST_CASE("kernel arithmetic: division by a scale is correctly rounded", "[slow]") {
   std::mt19937 random(kSeed);
   std::uniform_real_distribution<float> exponent(-110, 111);
   std::uniform_real_distribution<float> fraction(1, 2);
@@ -199,7 +199,7 @@ TEST_CASE("kernel arithmetic: codes and scales of blocks are those of the codecs
   CHECK(std::isnan(element::block_scale<element::E4m3>(0x7fc00000U)));
 }
 
-TEST_CASE("kernel arithmetic: a code times its scale is exact, so that it may be fused") {
+TEST_CASE("kernel arithmetic: a code times its scale is exact, so that it may be fused", "[slow]") {
   std::mt19937 random(kSeed);
   std::uniform_real_distribution<float> exponent(-149, 127);
   CAPTURE(kSeed);

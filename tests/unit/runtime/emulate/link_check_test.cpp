@@ -74,7 +74,7 @@ TEST_CASE("emulate check: a link's measured rate is the one it was given, not it
   }
 }
 
-TEST_CASE("emulate check: a link that is off stays off, however often it is measured") {
+TEST_CASE("emulate check: a link that is off stays off, however often it is measured", "[slow]") {
   if (const std::string reason = namespaces_unavailable(); !reason.empty()) {
     RACKRAIL_SKIP(reason);
   }

@@ -42,7 +42,7 @@ TEST_CASE("The workload of a training is that of its model, with measured times"
   }
 }
 
-TEST_CASE("A training is measured beside others, whose time is not counted") {
+TEST_CASE("A training is measured beside others, whose time is not counted", "[slow]") {
   const TrainingConfig config = read_training_config("digits-mlp", topology::configs_folder());
   // Steps of several of a scheduler's turns: a shorter one may fall between two of them.
   ProfileOptions options{.local_batch = 256, .steps = 3, .warmup = 1};
