@@ -113,7 +113,7 @@ class Network(EmulationTest):
         ended = self.run_with_a_slow_cable("emulate", "pair.csv", "--", "true")
         self.assertEqual(ended.status, 1, str(ended))
         self.assertIn("host1 -> tor does not hold its rate: ", ended.err)
-        self.assertIn("INVALID: 2 of 4 rates are off by more than 3 %", ended.err)
+        self.assertIn("INVALID: 2 of 4 links are off their rate by more than 3 %", ended.err)
         self.assert_nothing_left()
 
     def test_nor_do_trainings_and_validations_count_on_such_a_link(self):
