@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <random>
@@ -49,6 +50,23 @@ int write_all(int descriptor, std::string_view content) {
   }
   return 0;
 }
+
+/// Ctrl-C waits while it lives, so that no temporary file is left.
+class InterruptsWait {
+ public:
+  InterruptsWait() {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
+  }
+  ~InterruptsWait() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  InterruptsWait(const InterruptsWait&) = delete;
+  InterruptsWait& operator=(const InterruptsWait&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 }  // namespace
 
@@ -124,6 +142,7 @@ void StagedFile::publish() {
 
 void write_file_atomically(const std::filesystem::path& name, std::string_view content) {
   if (!is_stream(name)) {
+    const InterruptsWait wait;
     StagedFile(name, content).publish();
     return;
   }

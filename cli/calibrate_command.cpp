@@ -13,8 +13,8 @@
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/progress.hpp"
 #include "cli/session.hpp"
-#include "cli/stages.hpp"
 #include "cli/table.hpp"
 #include "plan/calibration.hpp"
 #include "plan/codec.hpp"
@@ -58,24 +58,26 @@ struct MeasuredHere {
   plan::Workload workload;  ///< only where it was asked for
 };
 
-MeasuredHere measure(const CalibrateOptions& options, const trainer::TrainingConfig& config,
+MeasuredHere measure(const Session& session, const CalibrateOptions& options,
+                     const trainer::TrainingConfig& config,
                      const std::vector<plan::Codec>& codecs) {
-  StageBar bar("measuring", options.workload_output.empty() ? 2 : 3);
+  ProgressBar bar("measuring", session.progress_elsewhere());
+  const double stages = options.workload_output.empty() ? 2 : 3;
   MeasuredHere measured;
   plan::Calibration& calibration = measured.calibration;
   calibration.load = load_average();
   calibration.cores = std::max(1U, std::thread::hardware_concurrency());
   calibration.transport = options.transport;
-  bar.begin("codecs");
+  bar.update(0, "codecs");
   calibration.rates = runtime::measure_codec_rates();
-  bar.begin("messages");
+  bar.update(1 / stages, "messages");
   const runtime::MessageCosts costs =
       runtime::measure_message_costs(options.transport, options.workers, calibration.rates);
   calibration.core_bandwidth = costs.core_bandwidth;
   calibration.message_overhead = costs.message_overhead;
   calibration.latency = costs.latency;
   if (!options.workload_output.empty()) {
-    bar.begin("the model");
+    bar.update(2 / stages, "the model");
     measured.workload =
         trainer::profile_training(config,
                                   {.local_batch = options.local_batch,
@@ -100,7 +102,7 @@ void run_calibrate(Session& session, const CalibrateOptions& options) {
       session.add_output(output);
     }
   }
-  const auto [calibration, workload] = measure(options, config, codecs);
+  const auto [calibration, workload] = measure(session, options, config, codecs);
   write_file_atomically(options.output, to_json(calibration));
   if (!options.workload_output.empty()) {
     write_file_atomically(options.workload_output, plan::to_yaml(workload));
@@ -151,27 +153,30 @@ void add_calibrate_command(CLI::App& app, Session& session) {
       "calibrate", "Measure what messages, codecs and a built-in model cost on this machine");
   add_common_options(*command, session);
   const auto options = std::make_shared<CalibrateOptions>();
-  command->add_option("--workers", options->workers, "Workers that will share the machine")
+  command
+      ->add_option("--workers", options->workers, "Number of workers that will share the machine")
       ->check(CLI::Range(2, 64))
       ->capture_default_str();
-  command->add_option("--transport", options->transport, "Transport to measure")
+  command
+      ->add_option("--transport", options->transport,
+                   "Transport to measure; 'rackrail info' lists them")
       ->capture_default_str();
   command
       ->add_option("--training", options->training,
-                   "Training file, or the name of a shipped one, whose model is measured")
+                   "Training file whose model is measured, or the name of a shipped one")
       ->capture_default_str();
   command->add_option("--local-batch", options->local_batch, "Samples per worker and step")
       ->check(CLI::Range(1, kMostSamplesTimed))
       ->capture_default_str();
   command->add_option("-o,--output", options->output, "Calibration file to write")
       ->capture_default_str();
-  CLI::Option* workload_output =
-      command->add_option("--workload-output", options->workload_output,
-                          "Workload file of the model to write, with times measured here");
+  CLI::Option* workload_output = command->add_option(
+      "--workload-output", options->workload_output,
+      "Also write the model as a workload file, with its times on this machine");
   command
       ->add_option("--codec", options->codecs,
-                   "Measure the errors of this codec on the model's gradients, too, as "
-                   "'topk:density=0.1'; may be repeated")
+                   "Also measure the error of this codec on the model's gradients, e.g. "
+                   "'topk:density=0.1'. May be repeated")
       ->needs(workload_output);
   command->footer(
       "Example: rackrail calibrate --workers 4 -o machine.json --workload-output digits.yaml");

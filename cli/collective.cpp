@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/simulation_json.hpp"
 #include "cli/simulation_notes.hpp"
@@ -157,7 +158,7 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
   topology::Router router = planner::make_router(c.cluster);
   const std::vector<planner::CollectiveForm> forms =
       planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
-  for (std::size_t i = 0; i < forms.size(); ++i) {
+  for (std::size_t i = 0; i < forms.size() && !(fastest && was_interrupted()); ++i) {
     progress(static_cast<double>(i) / static_cast<double>(forms.size()));
     if (!fastest || !is_comparable || !is_no_faster(forms[i], c, slice, fastest->result.time)) {
       simulate(forms[i].shared_graph(), slice);
@@ -183,7 +184,7 @@ FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string
   std::optional<FastestOfFamilies> fastest;
   if (schedule == kBestSchedule) {
     const auto families = planner::schedule_families();
-    for (std::size_t i = 0; i < families.size(); ++i) {
+    for (std::size_t i = 0; i < families.size() && !(fastest && was_interrupted()); ++i) {
       const auto progress = [&](double share) {
         c.progress((static_cast<double>(i) + share) / static_cast<double>(families.size()));
       };
@@ -303,15 +304,22 @@ void run_collective(Session& session, const topology::Topology& cluster,
   ProgressBar bar("simulating", session.progress_elsewhere());
   const auto progress = [&bar](double share) { bar.update(share); };
   (options.schedule == kBestSchedule ? c.progress : c.simulation.progress) = progress;
+  std::optional<EndsEarly> ends_early;
+  if (options.schedule == kBestSchedule) {
+    ends_early.emplace();
+    costs->interrupt_when(was_interrupted);
+  }
   const auto start = std::chrono::steady_clock::now();
   const FastestOfFamilies fastest = simulate_collective(c, options.schedule);
   const auto& [family, result, largest_message, again] = fastest;
   const double wall = seconds_since(start);
+  const bool is_partial = ends_early.has_value() && was_interrupted();
+  session.status = is_partial ? kInterrupted : kDone;
   const sim::Records records = files.any() ? write_records(c, fastest, files) : sim::Records();
   bar.clear();
   std::vector<std::string> notes = simulation_notes(cluster, simulation.network);
   if (whole != size) {
-    notes.push_back(fmt::format("{} are no whole number of floats (4 B): {} are simulated",
+    notes.push_back(fmt::format("{} is not a whole number of floats (4 B): {} is simulated instead",
                                 to_string(size), to_string(whole)));
   }
   if (!options.slice.empty() && *slice_elements >= largest_message) {
@@ -321,9 +329,8 @@ void run_collective(Session& session, const topology::Topology& cluster,
   }
   if (is_staged(cluster)) {
     notes.emplace_back(
-        "the lower bound is the network's: copies to host memory and from there come on top");
+        "the lower bound counts the network only: copies to and from host memory add to it");
   }
-  notes = say_notes(session, cluster, std::move(notes));
   const auto n = static_cast<double>(cluster.rank_count());
   const auto moved = static_cast<double>(whole.count());
   const double algbw = moved / result.time.seconds();
@@ -333,6 +340,13 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const Duration bound = lower_bound(
       has_changes ? sim::at_best(cluster, simulation.disturbances, result.time) : cluster, what,
       plan::encoded_size(codec, elements));
+  const double gap = bound > Duration() ? result.time / bound - 1 : 0;
+  if (is_partial) {
+    notes.push_back(
+        fmt::format("stopped by Ctrl-C: the fastest schedule found so far, {} over the lower bound",
+                    percent(gap)));
+  }
+  notes = say_notes(session, cluster, std::move(notes));
   if (session.json) {
     session.print_json({{"collective", options.collective},
                         {"bytes", whole.count()},
@@ -361,21 +375,21 @@ void run_collective(Session& session, const topology::Topology& cluster,
                {"busbw", Align::kRight},
                {"lower bound", Align::kRight},
                {"gap", Align::kRight}});
-  table.add_row(
-      {to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
-       to_string(Bandwidth(static_cast<std::int64_t>(busbw))), to_string(bound),
-       bound > Duration() ? fmt::format("{:+.1f} %", (result.time / bound - 1) * 100) : "none"});
+  table.add_row({to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
+                 to_string(Bandwidth(static_cast<std::int64_t>(busbw))), to_string(bound),
+                 bound > Duration() ? fmt::format("{:+.1f} %", gap * 100) : "none"});
   fmt::print("{}{}\n", table.to_string(),
-             has_changes ? "the lower bound is that of every link at its best in this time\n" : "");
+             has_changes ? "the lower bound takes every link at its best rate in this time\n" : "");
   if (!records.critical_path.empty()) {
     print_critical_path(records.critical_path);
     fmt::print("\n");
   }
-  fmt::print("{}\n{}{} flows, {} events, {:.3f} s of simulation\n",
+  fmt::print("{}\n{}simulated {} flows with {} events in {:.3f} s\n",
              busiest_links(cluster, result.links), longest_queues(cluster, result.queues),
              result.flows, result.events, wall);
   if (result.copies > 1) {
-    fmt::print("each flow stands for {} alike (--every-flow simulates them all)\n", result.copies);
+    fmt::print("each flow stands for {} identical ones; --every-flow simulates all\n",
+               result.copies);
   }
   files.print_written();
 }

@@ -71,7 +71,7 @@ std::string remarks_of(const planner::FamilySteps& family) {
   }
   if (!family.fp32 && !family.fp16 && !family.any) {
     return family.was_stopped
-               ? fmt::format("not looked at    {}: the time budget was used up\n", family.family)
+               ? fmt::format("not tried        {}: the time was used up\n", family.family)
                : fmt::format("not here         {}: no codec fits\n", family.family);
   }
   std::string remarks;
@@ -79,7 +79,7 @@ std::string remarks_of(const planner::FamilySteps& family) {
     remarks += fmt::format("not in FP16      {}: {}\n", family.family, *family.fp16_refusal);
   }
   if (family.was_stopped) {
-    remarks += fmt::format("not to the end   {}: the time budget was used up\n", family.family);
+    remarks += fmt::format("not finished     {}: the time was used up\n", family.family);
   }
   return remarks;
 }
@@ -138,11 +138,11 @@ std::string comparison_table(const planner::FamilyComparison& comparison, const 
     }
   }
   for (const Row& row : rows_of(comparison, plan)) {
-    table.add_row(
-        {row.name, row.family != nullptr ? time_text(row.family->fp32) : "-",
-         row.family != nullptr ? time_text(row.family->fp16) : "-", to_string(row.step_time),
-         row.family != nullptr ? to_string(row.family->any->bucket_size) : "-",
-         fmt::format("{:+.1f} %", (row.step_time / plan.prediction.step_time - 1) * 100)});
+    table.add_row({row.name, row.family != nullptr ? time_text(row.family->fp32) : "-",
+                   row.family != nullptr ? time_text(row.family->fp16) : "-",
+                   to_string(row.step_time),
+                   row.family != nullptr ? to_string(row.family->any->bucket_size) : "-",
+                   signed_percent(row.step_time / plan.prediction.step_time - 1)});
     if (!row.what.empty()) {
       remarks += fmt::format("{:<16} {}\n", row.name, row.what);
     }

@@ -102,7 +102,7 @@ void run_emulate(Session& session, EmulateOptions options) {
     described.emplace(cluster, plan, options.calibration);
   }
   const runtime::InterruptGuard interrupts;
-  const emulate::EmulatedNetwork network(plan);
+  const emulate::EmulatedNetwork network = built_network(session, plan);
   const CheckedLinks checked = check_emulation(session, network, interrupts);
   nlohmann::json json = links_json(network.plan(), checked);
   if (!session.json) {
@@ -147,33 +147,31 @@ void run_emulate(Session& session, EmulateOptions options) {
 
 void add_emulate_command(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand(
-      "emulate",
-      "Build a cluster's network on this machine and run a command in it, once per rank");
+      "emulate", "Build a cluster's network on this machine and run a command on each rank");
   add_common_options(*command, session);
   const auto options = std::make_shared<EmulateOptions>();
-  CLI::Option* cluster = command->add_option("cluster,--cluster", options->cluster.cluster,
-                                             "Cluster to emulate: file, or name of a shipped one");
-  CLI::Option* words = command->add_option(
-      "command", options->command, "After --: the command of each rank; none: links are measured");
+  CLI::Option* cluster =
+      command->add_option("cluster,--cluster", options->cluster.cluster,
+                          "Cluster to emulate: a file, or the name of a shipped cluster");
+  CLI::Option* words =
+      command->add_option("command", options->command,
+                          "Command of each rank, after --. Without one the links are measured");
   options->cluster.add_to(*command);
   CLI::Option* scale = add_scale_option(*command, options->scale);
-  CLI::Option* calibration = command->add_option(
-      "--calibration", options->calibration,
-      "What 'rackrail calibrate' wrote of this machine: the ranks find the network as it is here,\n"
-      "with the cores that they share, as RACKRAIL_CLUSTER");
+  CLI::Option* calibration =
+      command->add_option("--calibration", options->calibration,
+                          "File of 'rackrail calibrate' for this machine. Ranks then find the "
+                          "emulated network as a cluster file in RACKRAIL_CLUSTER");
   CLI::Option* cleaning = command->add_flag(
-      "--clean", options->clean, "Remove what emulations left that were killed, and nothing else");
+      "--clean", options->clean, "Remove what killed emulations left behind, and nothing else");
   cleaning->excludes(cluster, words, scale, calibration);
   command->footer(
-      "Examples: rackrail emulate two-racks-40g --scale 0.0125\n"
-      "          rackrail emulate two-racks-40g --scale 0.0125 -- rackrail train plan.json\n"
-      "A network namespace per host and switch, veth pairs between them, shaped by HTB at both "
-      "ends.\n"
-      "Needs root and iproute2. Every link is measured first; exit status 1 where one does not "
-      "hold\n"
-      "its rate within 3 %, or a rank fails. Each rank has the variables of a job that rackrail's "
-      "own\n"
-      "launcher started, and 'ip netns exec rackrail-<pid>-<host>' looks into a host meanwhile.");
+      "Examples: rackrail emulate two-racks-40g --scale 0.0125\n          rackrail emulate "
+      "two-racks-40g --scale 0.0125 -- rackrail train plan.json\nEach host and switch is a network "
+      "namespace. Virtual cables join them at the given rates.\nNeeds root and iproute2. Every "
+      "link is measured first. Exit status 1: a link does not hold its\nrate within 3 %, or a rank "
+      "failed. Each rank has the variables of a job that rackrail started.\n'ip netns exec "
+      "rackrail-<pid>-<host> COMMAND' runs a command inside a host meanwhile.");
   command->callback([&session, options] {
     session.command = "emulate";
     const std::vector<std::string>& foreign = session.foreign_words;

@@ -65,6 +65,7 @@ MachineCosts costs_of(Session& session, const emulate::EmulatedNetwork& network,
   MachineCosts costs;
   if (asked.calibration.empty() || asked.workload.empty()) {
     const TemporaryFolder folder;
+    const ProgressBar bar("measuring this machine", session.progress_elsewhere());
     costs =
         measure_costs(network, load_built_in_training(session, asked.training), folder, interrupts);
   }
@@ -181,7 +182,7 @@ EmulatedJob run_emulated_job(Session& session, const plan::Plan& plan,
                              const emulate::NetworkPlan& network_plan, runtime::JobOptions job) {
   EmulatedJob done;
   std::optional<runtime::InterruptGuard> interrupts(std::in_place);
-  const emulate::EmulatedNetwork network(network_plan);
+  const emulate::EmulatedNetwork network = built_network(session, network_plan);
   done.links = links_json(network.plan(), check_emulation(session, network, *interrupts));
   if (interrupts->received() != 0) {
     done.result = interrupted_job(interrupts->received(), "the emulated network was measured");
@@ -199,7 +200,7 @@ PlannedJob run_planned_job(Session& session, const topology::Topology& cluster,
                            runtime::JobOptions job) {
   PlannedJob planned;
   std::optional<runtime::InterruptGuard> interrupts(std::in_place);
-  const emulate::EmulatedNetwork network(network_plan);
+  const emulate::EmulatedNetwork network = built_network(session, network_plan);
   planned.job.links = links_json(network.plan(), check_emulation(session, network, *interrupts));
   try {
     require_no_interrupt(*interrupts);

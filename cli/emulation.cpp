@@ -40,7 +40,8 @@ Bandwidth rate_of(const emulate::NetworkPlan& plan, const emulate::LinkMeasureme
 CLI::Option* add_scale_option(CLI::App& command, double& scale) {
   return command
       .add_option("--scale", scale,
-                  "Factor of all rates: 0.0125 makes 40 Gbit/s 500 Mbit/s, which fits a machine")
+                  "Factor of all link rates, e.g. 0.0125 makes 40 Gbit/s 500 Mbit/s, which one "
+                  "machine can carry")
       ->capture_default_str();
 }
 
@@ -83,15 +84,22 @@ topology::Topology machine_as_network(const topology::Topology& original,
   return network;
 }
 
+emulate::EmulatedNetwork built_network(const Session& session, const emulate::NetworkPlan& plan) {
+  const ProgressBar bar("building the network", session.progress_elsewhere());
+  return emulate::EmulatedNetwork(plan);
+}
+
 CheckedLinks check_emulation(Session& session, const emulate::EmulatedNetwork& network,
                              const runtime::InterruptGuard& interrupts) {
   CheckedLinks checked;
   if (getloadavg(&checked.load, 1) != 1) {
     checked.load = 0;
   }
+  ProgressBar bar("measuring the links", session.progress_elsewhere());
   checked.links = emulate::check_links(network, {.cores = cores(), .is_cancelled = [&interrupts] {
                                                    return interrupts.received() != 0;
                                                  }});
+  bar.clear();
   const auto held = std::count_if(checked.links.begin(), checked.links.end(),
                                   [](const auto& one) { return one.is_held(); });
   checked.is_held = checked.links.size() == 2 * network.plan().links.size() &&
@@ -107,7 +115,7 @@ CheckedLinks check_emulation(Session& session, const emulate::EmulatedNetwork& n
     }
   }
   session.note(fmt::format(
-      "INVALID: {} of {} rates are off by more than {:.0f} %, so times of this run mean little",
+      "INVALID: {} of {} links are off their rate by more than {:.0f} %, so do not trust the times",
       static_cast<std::ptrdiff_t>(checked.links.size()) - held, checked.links.size(),
       emulate::kTolerance * kPercent));
   return checked;

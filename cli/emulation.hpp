@@ -32,6 +32,10 @@ topology::Topology machine_as_network(const topology::Topology& original,
                                       const runtime::emulate::NetworkPlan& plan,
                                       const plan::Calibration& calibration);
 
+/// Builds it, with progress on stderr.
+runtime::emulate::EmulatedNetwork built_network(const Session& session,
+                                                const runtime::emulate::NetworkPlan& plan);
+
 struct CheckedLinks {
   std::vector<runtime::emulate::LinkMeasurement> links;
   double load = 0;       ///< load average (1 minute) before

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
@@ -170,7 +172,9 @@ void print(const explore::Explanation& explanation, const PlanInput& input,
     const bool is_shown = std::abs(gain.gain) >= kLeastShown || options.replan ||
                           !options.links.empty() || &gain == &explanation.gains.front();
     if (!is_shown) {
-      idle.push_back(fmt::format("{} {}", gain.what, gain.change));
+      if (std::ranges::find(idle, gain.what) == idle.end()) {
+        idle.push_back(gain.what);
+      }
       continue;
     }
     std::vector<std::string> cells{gain.what, gain.change, to_string(gain.step_time),
@@ -182,7 +186,7 @@ void print(const explore::Explanation& explanation, const PlanInput& input,
   }
   fmt::print("{}\n", gains.to_string());
   if (!idle.empty()) {
-    fmt::print("below 0.01 %    {}\n", fmt::join(idle, ", "));
+    fmt::print("no gain         by {} (below 0.01 % of the step)\n", fmt::join(idle, ", "));
   }
   if (const explore::Gain* bottleneck = explanation.bottleneck()) {
     fmt::print("bottleneck      {}: {} saves {:.2f} % of the step\n", bottleneck->what,
@@ -214,6 +218,8 @@ void run(Session& session, const ExplainCommandOptions& options) {
   };
   const bool has_outages =
       explore::conditions_of(explaining.conditions, input.cluster).outages.has_value();
+  const EndsEarly ends_early;
+  explaining.stop = was_interrupted;
   explore::Explanation explanation =
       explore::explain(input.plan, input.workload, input.cluster, explaining);
   for (std::string& warning : unknown_class_warnings(input.cluster)) {
@@ -223,6 +229,12 @@ void run(Session& session, const ExplainCommandOptions& options) {
     explanation.notes.push_back(*std::move(note));
   }
   bar.clear();
+  if (explanation.left_out > 0) {
+    session.status = kInterrupted;
+    explanation.notes.push_back(fmt::format(
+        "stopped by Ctrl-C: {} changes were not tried, so the bottleneck may be another one",
+        explanation.left_out));
+  }
   if (session.json) {
     session.print_json(to_json(explanation));
   } else {
@@ -233,45 +245,46 @@ void run(Session& session, const ExplainCommandOptions& options) {
 }  // namespace
 
 void add_explain_command(CLI::App& app, Session& session) {
-  CLI::App* command =
-      app.add_subcommand("explain", "Find the bottleneck, and what more of anything would buy");
+  CLI::App* command = app.add_subcommand(
+      "explain", "Find the bottleneck, and what faster links or devices would gain");
   add_common_options(*command, session);
   const auto options = std::make_shared<ExplainCommandOptions>();
   command
-      ->add_option("target", options->target, "Plan file; or a cluster, which is planned for first")
+      ->add_option("target", options->target,
+                   "Plan file; or a cluster, for which a plan is made first")
       ->required();
   command->add_option("workload,--workload,--model", options->workload,
-                      "Workload file, or the name of a shipped one; of a plan, its own by default");
+                      "Workload file, or the name of a shipped model. By default the plan's own");
   command->add_option("--cluster", options->cluster.cluster,
-                      "Cluster of the plan, where it is not a shipped one");
+                      "Cluster file of the plan; not needed for a shipped cluster");
   options->cluster.add_to(*command);
   options->cluster.add_calibration_to(*command);
   command
       ->add_option("--error-budget", options->error_budget,
-                   "Of the plan that is made for a cluster, as in rackrail plan")
+                   "Error budget of the plan that is made for a cluster, see 'rackrail plan'")
       ->check(CLI::Range(0.0, kLargestErrorBudget))
       ->capture_default_str();
   command->add_option("--scenario", options->scenario,
-                      "YAML file of what goes wrong, and of how ranks keep in step, as of rackrail "
-                      "simulate: gains are those under it, and what it costs is tried as well");
+                      "YAML file of faults, as for 'rackrail simulate'. Gains are then under these "
+                      "faults, and removing each fault is tried, too");
   command
-      ->add_option("--steps", options->steps,
-                   "Steps to simulate, whose mean counts; as the scenario says by default")
+      ->add_option(
+          "--steps", options->steps,
+          "Simulate this many steps and compare their mean. Default: the scenario's, else 1")
       ->check(CLI::Range(1, kMostStepsExplained));
   command
       ->add_option("--step", options->step,
-                   "Whose critical path is shown: last, slowest, median or a number from 0")
+                   "Step whose critical path is shown: last, slowest, median or a number from 0")
       ->capture_default_str();
   command
       ->add_option(
           "--link", options->links,
-          "A link to change by itself, both ways, and with all cables beside it at the rates "
-          "that one more would give them together: a→b or a->b, of parallel ones all; a→b#2: the "
-          "second of them; may be repeated")
+          "Also change this link alone, in each direction and with its parallel cables, e.g. "
+          "'tor0->core0'. 'tor0->core0#2' is the second of parallel links. May be repeated")
       ->take_all();
   command->add_flag("--replan", options->replan,
-                    "Plan anew for every change, and take the better plan");
-  command->add_option("-j,--jobs", options->jobs, "Threads; one per core by default")
+                    "Make a new plan for every change and show the better one. Takes much longer");
+  command->add_option("-j,--jobs", options->jobs, "Number of threads. Default: one per core")
       ->check(CLI::Range(1, kMostThreads));
   command->footer(
       "Examples: rackrail explain two-racks-40g bert-large\n"

@@ -79,12 +79,13 @@ void run_fit_steps(Session& session, const FitOptions& options) {
     known = std::move(divided.known);
     asked = std::move(divided.held_out);
   }
+  ProgressBar bar("fitting", session.progress_elsewhere());
   const std::pair<const char*, ThroughputForm> forms[] = {
       {"per node count", ThroughputForm::kPerNodeCount},
       {"seven parameters", ThroughputForm::kSevenParameters}};
   std::map<std::string, ThroughputModel> models;
   nlohmann::json result = {{"rows_known", known.size()}};
-  Table table({{"form"},
+  Table table({{"model"},
                {"rows"},
                {"number", Align::kRight},
                {"mean error", Align::kRight},
@@ -115,6 +116,7 @@ void run_fit_steps(Session& session, const FitOptions& options) {
     }
     result["forms"][name] = std::move(entry);
   }
+  bar.clear();
   const ThroughputModel& best = models.at("per node count");
   result["predictions"] = nlohmann::json::array();
   for (const MeasuredStep& step : asked) {
@@ -194,23 +196,26 @@ void run_fit_noise(Session& session, const FitOptions& options) {
 }  // namespace
 
 void add_fit_command(CLI::App& app, Session& session) {
-  CLI::App* command =
-      app.add_subcommand("fit", "Fit step times and noise scales to measured training runs");
+  CLI::App* command = app.add_subcommand(
+      "fit", "Fit models of step time and gradient noise to measured training runs");
   command->require_subcommand(1);
   command->footer("Example: rackrail fit steps placements.csv");
 
   CLI::App* steps = command->add_subcommand(
-      "steps", "Step time by placement and local batch, and how well unseen rows are predicted");
+      "steps",
+      "Fit step time by placement and local batch, and test the fit on rows it has not seen");
   add_common_options(*steps, session);
   const auto step_options = std::make_shared<FitOptions>();
   steps
-      ->add_option("files", step_options->files,
-                   "CSV with local_bsz, step_time (s), and placement or num_nodes,num_replicas")
+      ->add_option(
+          "files", step_options->files,
+          "CSV files with local_bsz, step_time (s), and placement or num_nodes,num_replicas")
       ->required();
   CLI::Option* hold_out =
       steps
-          ->add_option("--hold-out", step_options->hold_out,
-                       "Predict a fifth that is not fitted to, chosen by a hash: rows, placements")
+          ->add_option(
+              "--hold-out", step_options->hold_out,
+              "Leave a fifth out of the fit and predict it, chosen by a hash: rows or placements")
           ->check(CLI::IsMember({"rows", "placements"}));
   steps->add_option("--predict", step_options->predict, "Predict the rows of this file")
       ->excludes(hold_out);
@@ -221,12 +226,12 @@ void add_fit_command(CLI::App& app, Session& session) {
   });
 
   CLI::App* noise = command->add_subcommand(
-      "noise", "The noise scale along training, and the steps that it predicts for each batch");
+      "noise", "Fit the noise scale along training, and predict the steps of each batch size");
   add_common_options(*noise, session);
   const auto noise_options = std::make_shared<FitOptions>();
   noise
       ->add_option("files", noise_options->files,
-                   "CSV files ...-BATCH.csv with progress, iteration, grad_sqr, grad_var")
+                   "CSV files named ...-BATCH.csv with progress, iteration, grad_sqr, grad_var")
       ->required();
   noise->footer("Example: rackrail fit noise validation-128.csv validation-256.csv");
   noise->callback([&session, noise_options] {

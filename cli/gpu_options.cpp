@@ -25,22 +25,18 @@ const std::map<std::string, runtime::GpuPath>& gpu_paths() {
 void GpuOptions::add_to(CLI::App& command) {
   command
       .add_option("--device", device,
-                  "Where workers compute and gradients lie: cpu (default), or cuda (with cuBLAS; "
-                  "each worker a GPU of its host, in the order of the ranks), which the next two "
-                  "options imply")
+                  "Where workers compute: cpu (default), or cuda, with one GPU of the host per "
+                  "worker. --share-gpu and --gpu-path imply cuda")
       ->check(CLI::IsMember({"cpu", "cuda"}));
-  command.add_flag(
-      "--share-gpu", shares,
-      "Several workers may have one GPU: to try a plan out, not to be fast, as they take "
-      "turns (less so where CUDA's MPS runs: nvidia-cuda-mps-control -d)");
+  command.add_flag("--share-gpu", shares,
+                   "Let several workers share one GPU, to try a plan out. They take turns unless "
+                   "CUDA's MPS runs (nvidia-cuda-mps-control -d)");
   command
-      .add_option(
-          "--gpu-path", path,
-          "What carries gradients between GPUs: nccl; direct, --transport, which reads and "
-          "writes the GPU's memory itself (a UCX with CUDA); staged, --transport by way of "
-          "pinned memory; hybrid, nccl inside hosts and --transport between them; or auto "
-          "(default), nccl where all workers have it, else --transport. Where it is not said, "
-          "messages are direct wherever they can, which is not under CUDA's MPS")
+      .add_option("--gpu-path", path,
+                  "How gradients travel between GPUs. nccl: NCCL. direct: --transport reads and "
+                  "writes GPU memory (needs UCX with CUDA). staged: --transport through pinned "
+                  "host memory. hybrid: NCCL inside hosts, --transport between them. auto "
+                  "(default): nccl where all workers have it, else --transport")
       ->check(CLI::IsMember({"auto", "nccl", "direct", "staged", "hybrid"}));
   command.parse_complete_callback([this] {
     if (device == "cpu" && needs_gpu()) {

@@ -28,13 +28,12 @@ Duration duration_of(const char* option, const std::string& text) {
 }  // namespace
 
 void HeartbeatOptions::add_to(CLI::App& command) {
-  command.add_option(
-      "--heartbeat-period", period,
-      "How often each worker says that it is there (0.2 s with --on-loss continue or "
-      "wait,\nelse 1 s, or a third of a shorter --heartbeat-timeout, at least 0.5 s)");
+  command.add_option("--heartbeat-period", period,
+                     "How often each worker reports that it is alive. Default: 0.2 s with "
+                     "--on-loss continue or wait, else 1 s or less");
   command.add_option("--heartbeat-timeout", timeout,
-                     "Silence after which a worker counts as lost (six periods; three of the usual "
-                     "1 s):\nlonger where cores are busy with other work");
+                     "A worker is lost after this silence. Default: six periods (three of 1 s), "
+                     "longer where cores are busy");
 }
 
 Heartbeats HeartbeatOptions::heartbeats(bool goes_on_after_loss) const {

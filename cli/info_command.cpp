@@ -165,7 +165,7 @@ void run_info(Session& session) {
   fmt::print("codecs     {}; planned and simulated only: {}\n",
              fmt::join(codec_names(true, NamesFor::kPeople), ", "),
              fmt::join(codec_names(false, NamesFor::kPeople), ", "));
-  fmt::print("errors     of one encoding, {}: {} (* {})\n",
+  fmt::print("errors     relative error of one encoding, {}: {} (* {})\n",
              plan::to_string(plan::ErrorSource::kTable), fmt::join(errors, ", "),
              plan::to_string(plan::ErrorSource::kFormula));
   fmt::print("clusters   {}\n", fmt::join(clusters, ", "));
@@ -176,7 +176,7 @@ void run_info(Session& session) {
 }  // namespace
 
 void add_info_command(CLI::App& app, Session& session) {
-  CLI::App* command = app.add_subcommand("info", "What this build and this machine can do");
+  CLI::App* command = app.add_subcommand("info", "Show what this build and this machine can do");
   add_common_options(*command, session);
   command->footer("Example: rackrail info --json");
   command->callback([&session] {

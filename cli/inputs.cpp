@@ -60,17 +60,18 @@ void set_calibration(topology::Topology& cluster, const std::string& file) {
 }  // namespace
 
 void ClusterOptions::add_to(CLI::App& command) {
-  command.add_option("--overlay", overlay,
-                     "YAML file with what the cluster file lacks (number of hosts, network, GPU)");
-  command.add_option("--format", format, "Format of the cluster file; told by content by default");
+  command.add_option(
+      "--overlay", overlay,
+      "YAML file that adds what the cluster file lacks: number of hosts, network, GPU");
+  command.add_option("--format", format,
+                     "Format of the cluster file; found from its content by default");
   command.add_option("--device-class", device_class,
-                     "Class of the devices for which the cluster file names none, such as A100");
+                     "Device class where the cluster file names none, e.g. A100");
 }
 
 void ClusterOptions::add_calibration_to(CLI::App& command) {
-  command.add_option(
-      "--calibration", calibration,
-      "What rackrail calibrate measured: how fast ranks that are CPUs encode and add");
+  command.add_option("--calibration", calibration,
+                     "File of 'rackrail calibrate': how fast CPU ranks encode and add here");
 }
 
 topology::Topology ClusterOptions::load(Session& session) const {
@@ -81,7 +82,9 @@ topology::Topology ClusterOptions::load(Session& session) const {
   if (!format.empty()) {
     options.format = format;
   }
+  ProgressBar bar("reading the cluster", session.progress_elsewhere());
   topology::ReadResult result = topology::read_cluster(cluster, options);
+  bar.clear();
   session.add_inputs(result.inputs);
   for (const std::string& note : result.notes) {
     session.note("note: " + note);
@@ -143,7 +146,9 @@ std::filesystem::path training_file(const std::string& name_or_path) {
 
 plan::Workload load_workload(Session& session, const std::string& name_or_path) {
   const std::filesystem::path configs = topology::configs_folder();
+  ProgressBar bar("reading the model", session.progress_elsewhere());
   plan::Workload workload = plan::read_workload(name_or_path, configs);
+  bar.clear();
   std::filesystem::path file = name_or_path;
   if (!std::filesystem::exists(file)) {
     file = configs / "models" / (name_or_path + ".yaml");

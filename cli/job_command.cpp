@@ -163,7 +163,7 @@ void run_replan(Session& session, const JobCommandOptions& options) {
 }  // namespace
 
 void add_job_command(CLI::App& app, Session& session) {
-  CLI::App* group = app.add_subcommand("job", "Ask a job that trains: status, replan");
+  CLI::App* group = app.add_subcommand("job", "Ask a running training job: status, replan");
   group->require_subcommand(1);
   group->footer("Example: rackrail job status 127.0.0.1:29500");
   const auto options = std::make_shared<JobCommandOptions>();
@@ -173,27 +173,26 @@ void add_job_command(CLI::App& app, Session& session) {
     add_common_options(*command, session);
     command
         ->add_option("coordinator", options->coordinator,
-                     "host:port of the job's coordinator: what 'train --listen' says, or rank 0 of "
-                     "a launched job")
+                     "host:port of the job's coordinator: what 'train --listen' prints, or rank 0 "
+                     "of a launched job")
         ->required();
     command->add_option("--token-file", options->token_file,
-                        "File with the job's secret; RACKRAIL_JOB_TOKEN by default");
+                        "File with the job's secret. Default: RACKRAIL_JOB_TOKEN");
     command->footer(footer);
     return command;
   };
 
-  add("status", "Its epoch, plan and step, who is in it, and the rates that are measured",
-      "Rates between ranks are there with train --on-slow or --on-noise.\n"
-      "Example: rackrail job status 127.0.0.1:29500 --json")
+  add("status", "Show the job's step, plan, workers and measured link rates",
+      "Link rates need train --on-slow or --on-noise.\nExample: rackrail job status "
+      "127.0.0.1:29500 --json")
       ->callback([&session, options] {
         session.command = "job status";
         run_status(session, *options);
       });
-  add("replan", "Plan again for its workers and for what is known of its network now",
-      "The job goes on with the new plan where a step is predicted to be shorter by 3 %; it must\n"
-      "have been started with train --on-loss continue or wait, --on-slow or --on-noise.\n"
-      "Slow links and workers count as far as --on-slow has found them.\n"
-      "Example: rackrail job replan 127.0.0.1:29500")
+  add("replan", "Make a new plan for the job's workers and for its network as measured",
+      "The job takes the new plan if its step is predicted to be 3 % shorter. Start the job "
+      "with\ntrain --on-loss continue or wait, --on-slow or --on-noise. Slow links and workers "
+      "count if\n--on-slow found them.\nExample: rackrail job replan 127.0.0.1:29500")
       ->callback([&session, options] {
         session.command = "job replan";
         run_replan(session, *options);

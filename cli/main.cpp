@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,13 +13,17 @@
 #include "base/build_config.hpp"
 #include "base/error.hpp"
 #include "cli/commands.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/session.hpp"
 
 namespace rackrail::cli {
 
 void add_common_options(CLI::App& command, Session& session) {
-  command.add_flag("--json", session.json, "Print one JSON object instead of tables");
-  command.add_option("--seed", session.seed, "Seed of everything random")
+  command.add_flag("--json", session.json,
+                   "Print one JSON object instead of tables; stderr then has errors only");
+  command
+      .add_option("--seed", session.seed,
+                  "Seed of all random numbers: the same seed gives the same result")
       ->check([](const std::string& text) {  // CLI11 takes -1 for the largest number
         return text.starts_with('-') ? "Value " + text + " is negative" : std::string();
       })
@@ -36,6 +42,12 @@ bool asks_for_json(int argc, char** argv) {
   return false;
 }
 
+/// Processes that another command starts leave signals to it.
+bool is_started_by_another(int argc, char** argv) {
+  return argc > 1 &&
+         (std::string_view(argv[1]) == "worker" || std::string_view(argv[1]) == "collectives");
+}
+
 // CLI11 takes [1,2] for two words, so the command that `emulate` runs is not given to it. Returns
 // how many words are.
 int cut_foreign_words(int argc, char** argv, Session& session) {
@@ -49,6 +61,25 @@ int cut_foreign_words(int argc, char** argv, Session& session) {
   }
   return static_cast<int>(dashes - argv);
 }
+
+/// Of an option: its type, its choices if there are a few, its default. Which options exclude each
+/// other is said when they are used together.
+class PlainHelp : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) {
+      return "";
+    }
+    const std::string type = option->get_type_name();
+    const std::size_t colon = type.find(':');
+    const bool has_choices = colon != std::string::npos && type.compare(colon, 2, ":{") == 0;
+    std::string text = " " + (has_choices ? type.substr(colon + 1) : type.substr(0, colon));
+    if (!option->get_default_str().empty()) {
+      text += "=" + option->get_default_str();
+    }
+    return option->get_required() ? text + " REQUIRED" : text;
+  }
+};
 
 struct Misuse {
   std::string message;
@@ -88,14 +119,21 @@ int run(int argc, char** argv) {
   Session session;
   argc = cut_foreign_words(argc, argv, session);
   CLI::App app(
-      "rackrail plans how training moves its gradients over the network it really has,\n"
-      "simulates the plan, and trains with exactly that plan.",
+      "rackrail plans how data-parallel training sends its gradients over your cluster's network.\n"
+      "It shows by simulation what a plan gains, and trains with exactly that plan.",
       "rackrail");
+  app.formatter(std::make_shared<PlainHelp>());
   app.set_version_flag("--version", fmt::format("rackrail {}", build_config::kVersion));
   app.require_subcommand(1);
   app.footer(
       "Start with: rackrail plan two-racks-40g bert-large\n"
-      "Exit status: 0 done, 1 ran but did not meet what was asked, 2 bad input");
+      "Examples: rackrail topology show two-racks-40g      (look at a cluster)\n"
+      "          rackrail plan two-racks-40g bert-large -o plan.json\n"
+      "          rackrail simulate plan.json --trace step.json\n"
+      "Long work shows its progress on stderr: a bar on a terminal, else a line every 10 s; with\n"
+      "--json nothing. Ctrl-C ends a search with the best result so far; a second one ends at "
+      "once.\n"
+      "Exit status: 0 done; 1 a check failed or a limit was not met; 2 wrong input; 130 Ctrl-C");
   add_info_command(app, session);
   add_topology_command(app, session);
   add_schedules_command(app, session);
@@ -116,6 +154,10 @@ int run(int argc, char** argv) {
   add_fit_command(app, session);
   add_worker_command(app, session);
   add_collectives_command(app, session);
+  std::optional<InterruptHandler> interrupts;
+  if (!is_started_by_another(argc, argv)) {
+    interrupts.emplace(asks_for_json(argc, argv));
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help and --version

@@ -110,7 +110,7 @@ std::optional<std::string> unused_text(const planner::Placement& placement) {
     return std::nullopt;
   }
   return fmt::format(
-      "{} GPU(s) stay unused, {}: every host has {} ranks, the most that so many hosts have",
+      "{} GPU(s) stay unused ({}), as each host gets {} ranks, the most that all of them have",
       unused, fmt::join(parts, ", "), placement.hosts.front().ranks.size());
 }
 
@@ -126,7 +126,7 @@ std::optional<std::string> ineligible_text(const planner::Placement& placement) 
     }
   }
   const std::size_t count = placement.ineligible.size();
-  return fmt::format("{} not eligible, with fewer than the {} ranks that each is to have: {}{}",
+  return fmt::format("{} left out, having fewer than the {} ranks that each host needs: {}{}",
                      count == 1 ? "1 host is" : fmt::format("{} hosts are", count),
                      placement.least_ranks, fmt::join(names, ", "),
                      count > kMostNamed ? fmt::format(" and {} more", count - kMostNamed) : "");
@@ -144,10 +144,10 @@ std::optional<std::string> devices_text(const planner::Placement& placement) {
     name = name.empty() ? "unknown" : name;
   }
   return fmt::format(
-      "hosts have different devices ({}): the network decides first, {}", fmt::join(names, ", "),
-      are_known
-          ? "then their peak rates by data sheets; 'rackrail plan' says what a choice is worth"
-          : "and what devices compute does not count, as not all of them are known");
+      "hosts have different devices ({}): the faster network is chosen first, {}",
+      fmt::join(names, ", "),
+      are_known ? "then the faster devices by their data sheets; 'rackrail plan' predicts the step"
+                : "and devices are not compared, as some are unknown");
 }
 
 void run_place(Session& session, const PlaceOptions& options) {
@@ -159,11 +159,13 @@ void run_place(Session& session, const PlaceOptions& options) {
   if (options.gpus_per_host > 0) {
     wanted.gpus_per_host = options.gpus_per_host;
   }
+  ProgressBar bar("comparing hosts", session.progress_elsewhere());
   const planner::Placement placement = named(options.cluster.cluster, "", [&] {
     planner::Placement found = planner::place(cluster, wanted);
     require_plain_names(found);
     return found;
   });
+  bar.clear();
   const std::string file = hostfile(placement, options.format);
   if (!options.output.empty()) {
     write_file_atomically(options.output, file);
@@ -179,12 +181,12 @@ void run_place(Session& session, const PlaceOptions& options) {
     return;
   }
   session.note(fmt::format(
-      "{} of {} hosts{}: all-gather {}, all-reduce {} at most; {} compared, {}",
-      placement.hosts.size(), placement.candidates,
+      "chose {} of {} hosts{}: at most {} all-gather and {} all-reduce, {}", placement.hosts.size(),
+      placement.candidates,
       placement.racks > 0 ? fmt::format(" in {} rack(s)", placement.racks) : "",
       to_string(placement.allgather), to_string(placement.allreduce),
-      placement.compared == 1 ? "1 choice" : fmt::format("{} choices", placement.compared),
-      placement.is_exact ? "the best there is" : "by exchanging hosts"));
+      placement.is_exact ? fmt::format("the best possible choice ({} compared)", placement.compared)
+                         : fmt::format("the best of {} choices tried", placement.compared)));
   if (const auto ineligible = ineligible_text(placement)) {
     session.note(*ineligible);
   }
@@ -218,27 +220,26 @@ void add_place_command(CLI::App& app, Session& session) {
   const auto options = std::make_shared<PlaceOptions>();
   command
       ->add_option("cluster,--cluster", options->cluster.cluster,
-                   "Cluster file, or the name of a shipped one")
+                   "Cluster file, or the name of a shipped cluster such as two-racks-40g")
       ->required();
   options->cluster.add_to(*command);
-  command->add_option("-n,--hosts", options->hosts, "Hosts that the job needs")
+  command->add_option("-n,--hosts", options->hosts, "Number of hosts that the job needs")
       ->required()
       ->check(CLI::Range(1, kMostHosts));
   command
       ->add_option("--gpus-per-host", options->gpus_per_host,
-                   "Ranks on each host; by default the most that so many hosts have each, or all "
-                   "that each has where all hosts are taken")
+                   "Ranks on each host, e.g. 4. Default: as many as all chosen hosts have")
       ->check(CLI::Range(1, kMostHosts));
   command
       ->add_option("--hostfile-format", options->format,
-                   "openmpi (mpirun --hostfile), slurm (SLURM_HOSTFILE for srun "
-                   "--distribution=arbitrary), nodelist (sbatch --nodelist)")
+                   "openmpi: for mpirun --hostfile. slurm: SLURM_HOSTFILE for srun "
+                   "--distribution=arbitrary. nodelist: for sbatch --nodelist")
       ->check(CLI::IsMember({"openmpi", "slurm", "nodelist"}))
       ->capture_default_str();
   command->add_option("-o,--output", options->output,
-                      "Hostfile to write; standard output by default");
+                      "Hostfile to write. Default: standard output");
   command->add_option("--cluster-output", options->cluster_output,
-                      "Also write what is chosen as a cluster to plan for (YAML)");
+                      "Also write the chosen hosts as a cluster file to plan for (YAML)");
   command->footer("Example: rackrail place a100-8x8 --hosts 4 -o hostfile");
   command->callback([&session, options] {
     session.command = "place";

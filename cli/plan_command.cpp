@@ -15,6 +15,7 @@
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/plan_run_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
@@ -287,13 +288,12 @@ std::optional<std::string> idle_bucket_size_note(const PlanOptions& options,
     return Bytes(tensor.elements * kFloatBytes) >= *chosen.bucket_size;
   };
   if (workload.gradient_bytes() <= *chosen.bucket_size) {
-    return fmt::format(
-        "--bucket-size {}: all gradients, {}, are one bucket, as with any larger size",
-        options.bucket_size, to_string(workload.gradient_bytes()));
+    return fmt::format("--bucket-size {} is larger than all gradients, {}: they are one bucket",
+                       options.bucket_size, to_string(workload.gradient_bytes()));
   }
   if (std::ranges::all_of(workload.tensors, is_as_large)) {
     return fmt::format(
-        "--bucket-size {}: each tensor is a bucket of its own, as with any smaller size",
+        "--bucket-size {} is smaller than any tensor: each tensor is a bucket of its own",
         options.bucket_size);
   }
   return std::nullopt;
@@ -308,14 +308,18 @@ void add_schedules_by_size(plan::Plan& plan, const topology::Topology& cluster,
     return;
   }
   if (ranks > most) {
-    plan.notes.push_back(
-        fmt::format("no table of the fastest schedule by size: above {} ranks it takes too long{}",
-                    most, ranks > planner::kMostTableRanks ? "" : "; rackrail schedules makes it"));
+    plan.notes.push_back(fmt::format(
+        "no table of the fastest schedule by size: above {} ranks it takes too long{}", most,
+        ranks > planner::kMostTableRanks ? "" : "; `rackrail schedules` makes one"));
     return;
   }
   planner::ScheduleTableOptions table;
+  table.stop = was_interrupted;
   table.is_coarse = !compares && ranks > kRanksOfQuickTable;
-  plan.schedules_by_size = planner::make_schedule_table(cluster, cost_model, table).ranges();
+  const planner::ScheduleTable made = planner::make_schedule_table(cluster, cost_model, table);
+  if (!made.was_stopped) {
+    plan.schedules_by_size = made.ranges();
+  }
 }
 
 void run_plan(Session& session, const PlanOptions& options) {
@@ -342,8 +346,18 @@ void run_plan(Session& session, const PlanOptions& options) {
   std::optional<PlanBudget> budget;
   if (!options.time_budget.empty()) {
     budget.emplace(time_budget(options.time_budget), options);
-    chosen.stop = budget->of_search();
-    chosen.stop_report = budget->of_report();
+  }
+  // By Ctrl-C, and where the budget is used up.
+  const auto stopped_by = [&budget](std::function<bool()> (PlanBudget::*part)()) {
+    return [is_used_up = budget ? ((*budget).*part)() : nullptr] {
+      return was_interrupted() || (is_used_up && is_used_up());
+    };
+  };
+  std::optional<EndsEarly> ends_early;
+  if (!options.naive) {
+    ends_early.emplace();
+    chosen.stop = stopped_by(&PlanBudget::of_search);
+    chosen.stop_report = stopped_by(&PlanBudget::of_report);
   }
   MadePlan made;
   PlanRun run{.output = options.output};
@@ -352,24 +366,26 @@ void run_plan(Session& session, const PlanOptions& options) {
   if (budget.has_value()) {
     run.has_budget = true;
     run.was_stopped = budget->was_search_stopped();
-    chosen.stop = budget->of_whole();
+    chosen.stop = stopped_by(&PlanBudget::of_whole);
   }
   // The table takes no longer than the search did, where it is made unasked.
   const bool has_time_for_table =
       !run.was_stopped && (!budget.has_value() || !budget->is_half_of_search_used_up());
-  if (!options.naive && has_time_for_table) {
+  if (!options.naive && has_time_for_table && !was_interrupted()) {
     add_schedules_by_size(made.plan, cluster, *cost_model, options.compare);
   }
-  if (options.compare_hosts) {
+  if (options.compare_hosts && !was_interrupted()) {
     compare_hosts(made, cluster, workload, chosen);
   }
   run.search_seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (options.compare) {
+  if (options.compare && !was_interrupted()) {
     chosen.progress = planner::part_of(whole, share_of_search, 1);
     compare_families(made, cluster, workload, *cost_model, chosen, run.was_stopped);
   }
   bar.clear();
+  run.was_interrupted = ends_early.has_value() && was_interrupted();
+  session.status = run.was_interrupted ? kInterrupted : kDone;
   if (budget.has_value() && (options.compare || options.compare_hosts)) {
     run.was_comparison_stopped = budget->was_used_up();
   }
@@ -403,93 +419,97 @@ void add_plan_command(CLI::App& app, Session& session) {
   const auto options = std::make_shared<PlanOptions>();
   command
       ->add_option("cluster,--cluster", options->cluster.cluster,
-                   "Cluster file, or the name of a shipped one")
+                   "Cluster file, or the name of a shipped cluster such as two-racks-40g")
       ->required();
   options->cluster.add_to(*command);
   options->cluster.add_calibration_to(*command);
   command
       ->add_option("workload,--workload,--model", options->workload,
-                   "Workload file (YAML or CSV), or the name of a shipped one")
+                   "Workload file (YAML or CSV), or the name of a shipped model such as bert-large")
       ->required();
   command->add_option("-o,--output", options->output,
-                      "Plan file to write: .json (readable), anything else is binary");
+                      "Plan file to write. A name with .json is readable, any other is binary");
   CLI::Option* outer_layers =
       command->add_flag("--compress-outer-layers", options->compress_outer_layers,
-                        "Allow codecs beyond FP16 on the first and the last layer too");
+                        "Compress the first and the last layer as strongly as the others. By "
+                        "default they get FP16 at most");
   CLI::Option* warmup =
       command
           ->add_option("--compression-warmup", options->compression_warmup,
-                       "First steps of a training that send FP32 whatever the codecs (default: 200 "
-                       "where a codec leaves out more than a tenth of a gradient and was not asked "
-                       "for by --codec, else 0)")
+                       "Send FP32 in this many first steps of a training. Default: 200 where a "
+                       "codec drops more than 10 % of a gradient, else 0; with --codec 0")
           ->check(CLI::Range(0, kMostWarmupSteps));
   CLI::Option* error_budget =
       command
           ->add_option("--error-budget", options->error_budget,
-                       "Largest relative error of a reduced gradient, of all encodings on its way "
-                       "together; 0: FP32. With --codec only where it is said")
+                       "Largest relative error that compression may add to a summed gradient. 0 "
+                       "means FP32. With --codec it counts only if you give it")
           ->check(CLI::Range(0.0, kLargestErrorBudget))
           ->capture_default_str();
-  CLI::Option* schedule = command->add_option("--schedule", options->schedule,
-                                              "Use only this family (see rackrail info)");
-  CLI::Option* codec = command->add_option(
-      "--codec", options->codec,
-      "Between groups of near ranks only this codec, inside them at most it: any that "
-      "rackrail info lists; 'fp8:block=64' sets a parameter");
-  command->add_option("--bucket-size", options->bucket_size, "Use only this size, e.g. '25 MiB'");
-  CLI::Option* local_batch =
-      command->add_option("--local-batch", options->local_batch, "Samples per rank and step")
-          ->check(CLI::Range(1, kMostSamples));
-  command->add_option("--max-global-batch", options->max_global_batch, "Largest batch of a step")
+  CLI::Option* schedule =
+      command->add_option("--schedule", options->schedule,
+                          "Use only this schedule family, e.g. ring; 'rackrail info' lists them");
+  CLI::Option* codec =
+      command->add_option("--codec", options->codec,
+                          "Use only this codec between groups of near ranks, and at most it inside "
+                          "them, e.g. fp16 or 'fp8:block=64'; 'rackrail info' lists them");
+  command->add_option("--bucket-size", options->bucket_size,
+                      "Use buckets of this size only, e.g. '25 MiB'");
+  CLI::Option* local_batch = command
+                                 ->add_option("--local-batch", options->local_batch,
+                                              "Fix the samples per rank and step, e.g. 32")
+                                 ->check(CLI::Range(1, kMostSamples));
+  command
+      ->add_option("--max-global-batch", options->max_global_batch,
+                   "Largest global batch of a step, e.g. 4096")
       ->check(CLI::Range(1, kMostSamples));
   CLI::Option* batch_policy =
       command
           ->add_option("--batch-policy", options->batch_policy,
-                       "goodput (needs a noise scale), latency (largest batch times base latency "
-                       "over current latency), fixed")
+                       "How the batch is chosen. goodput: most useful samples per second, if the "
+                       "workload has a noise scale. latency: the largest batch, scaled by how slow "
+                       "the network is. fixed: the workload's batch")
           ->capture_default_str()
           ->excludes(local_batch);
   CLI::Option* route_rates =
       command
-          ->add_option(
-              "--route-rates", options->route_rates,
-              "Whether routes may have rates, which uneven clusters gain from: auto (unless "
-              "ranks are GPUs, whose executors do not hold to them), always, never")
+          ->add_option("--route-rates", options->route_rates,
+                       "Whether transfers may be paced to a rate, which helps uneven clusters. "
+                       "auto: yes, except between GPUs. Or always, never")
           ->capture_default_str();
   command
       ->add_option("--learning-rate-rule", options->learning_rate_rule,
-                   "linear, sqrt, adascale (needs a noise scale)")
+                   "How the learning rate follows the batch: linear, sqrt, or adascale (needs a "
+                   "noise scale)")
       ->capture_default_str();
-  CLI::Option* compare = command->add_flag(
-      "--compare", options->compare,
-      "Also show the step time of every schedule family alone, and of what runs without a planner, "
-      "for the same batch, whatever --schedule and --codec say");
-  CLI::Option* compare_hosts = command->add_flag(
-      "--compare-hosts", options->compare_hosts,
-      "Also plan for 1, 2, 4, ... hosts, those that rackrail place takes, and for "
-      "all but those behind the narrowest cut, and show the goodput of each");
-  CLI::Option* explain = command->add_flag(
-      "--explain", options->explain,
-      "Also show what each choice buys, what each kind of choice reaches alone, what protection of "
-      "the first and the last layer costs, and what runs without a planner; about twice the time");
-  CLI::Option* time_budget_option = command->add_option(
-      "--time-budget", options->time_budget,
-      "Stop the search after this time, e.g. '20 s', with its best plan so far (with --compare, "
-      "--compare-hosts or --explain: half of it for the search, the rest for these, whose faster "
-      "plans are taken, too); without it the same input gives the same plan everywhere");
+  CLI::Option* compare = command->add_flag("--compare", options->compare,
+                                           "Also show the step time of each schedule family alone "
+                                           "and of the usual baselines, for the same batch");
+  CLI::Option* compare_hosts =
+      command->add_flag("--compare-hosts", options->compare_hosts,
+                        "Also plan for 1, 2, 4, ... hosts and show the useful samples per second "
+                        "of each. The hosts are those of 'rackrail place'");
+  CLI::Option* explain =
+      command->add_flag("--explain", options->explain,
+                        "Also show what each choice of the plan gains, what single choices reach "
+                        "alone, and the usual baselines. Takes about twice as long");
+  CLI::Option* time_budget_option =
+      command->add_option("--time-budget", options->time_budget,
+                          "Stop the search after this time with its best plan so far, e.g. '20 s'. "
+                          "With --compare, --compare-hosts or --explain the search gets half of "
+                          "it. The plan may then differ from run to run");
   CLI::Option* gap = command->add_option(
       "--gap", options->gap,
-      "End the search at the first plan whose step takes at most this share longer than the lower "
-      "bound, as 1% or 0.01, at one in FP32 before any with codecs; not where the batch is chosen, "
-      "too");
+      "Stop at the first plan whose step is at most this much over the lower bound, e.g. 1%. Plans "
+      "in FP32 are tried first. No effect where the batch is searched");
   command
       ->add_option("--target-samples", options->target_samples,
-                   "Length of the training in samples at the base batch, for the time to target "
-                   "(default: the end of the workload's noise scale, if it is a list)")
+                   "Predict the training time for this many samples at the base batch, e.g. 1e8. "
+                   "Default: the end of the workload's noise-scale list")
       ->check(CLI::Range(1.0, 1e18, "a number of samples, 1 to 1e18"));
   command
       ->add_flag("--naive", options->naive,
-                 "The plan people use without a planner: FP32 ring, 25 MiB buckets")
+                 "Make the usual baseline instead: FP32 ring, buckets of 25 MiB")
       ->excludes(schedule, codec, error_budget, outer_layers, warmup, batch_policy, compare,
                  compare_hosts, explain, time_budget_option, gap, route_rates);
   command->footer("Example: rackrail plan two-racks-40g bert-large -o plan.json");

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/parse_units.hpp"
@@ -31,10 +30,6 @@ nlohmann::json alternative_json(const planner::Alternative& alternative,
   return row;
 }
 
-std::string difference_text(double share) {
-  return fmt::format("{:+.1f} %", std::abs(share) < kShown ? 0.0 : share * 100);
-}
-
 std::string time_text(double seconds) {
   constexpr double kMinute = 60;
   constexpr double kHour = 3600;
@@ -57,27 +52,27 @@ std::string choices_text(const planner::PlanReport& report) {
       break;
     }
     text +=
-        fmt::format("mattered {}      {}: {} would take {} ({})\n", ++shown, choice.name,
-                    choice.what, to_string(choice.step_time), difference_text(choice.against_plan));
+        fmt::format("choice {}        {}: {} would take {} ({})\n", ++shown, choice.name,
+                    choice.what, to_string(choice.step_time), signed_percent(choice.against_plan));
   }
   if (shown > 0 || !report.not_reached.empty()) {
     return text;  // what was not reached may matter
   }
-  return "mattered        no choice: each put back to the usual takes as long\n";
+  return "choices         none matters alone: the usual ones take as long\n";
 }
 
 std::string table_text(const planner::PlanReport& report, const plan::Plan& plan) {
-  Table table({{"without this planner, or with one knob of it"},
+  Table table({{"other plans"},
                {"step time", Align::kRight},
                {"global batch", Align::kRight},
-               {"per useful sample", Align::kRight},
+               {"time per useful sample", Align::kRight},
                {"what"}});
   table.add_row({"this plan", to_string(plan.prediction.step_time),
                  std::to_string(plan.batch.global_batch()), "", ""});
   for (const auto* group : {&report.single_knobs, &report.baselines}) {
     for (const planner::Alternative& row : *group) {
       table.add_row({row.name, to_string(row.step_time), std::to_string(row.global_batch),
-                     difference_text(row.against_plan), row.what});
+                     signed_percent(row.against_plan), row.what});
     }
   }
   return table.to_string();
@@ -90,12 +85,12 @@ std::string single_knob_text(const planner::PlanReport& report, const plan::Plan
   }
   const planner::Alternative& best = report.single_knobs.front();
   if (best.against_plan >= kShown) {
-    return fmt::format("one knob alone  {} comes closest: {} per useful sample\n", best.name,
-                       difference_text(best.against_plan));
+    return fmt::format("best alone      {}: {} time per useful sample\n", best.name,
+                       signed_percent(best.against_plan));
   }
   return fmt::format(
-      "one knob alone  {} is as good; the bound leaves any plan at most {:.1f} % to gain\n",
-      best.name, plan.prediction.gap / (1 + plan.prediction.gap) * 100);
+      "best alone      {} is as good as the plan; no plan can gain more than {:.1f} %\n", best.name,
+      plan.prediction.gap / (1 + plan.prediction.gap) * 100);
 }
 
 }  // namespace
@@ -127,13 +122,11 @@ std::string report_text(const planner::PlanReport& report, const plan::Plan& pla
   text += single_knob_text(report, plan);
   if (report.unprotected.has_value()) {
     text += fmt::format(
-        "protection      of the first and the last layer: without it {} ({}); "
-        "--compress-outer-layers\n",
-        to_string(report.unprotected->step_time),
-        difference_text(report.unprotected->against_plan));
+        "outer layers    compressed like the others (--compress-outer-layers): {} ({})\n",
+        to_string(report.unprotected->step_time), signed_percent(report.unprotected->against_plan));
   }
   if (!report.not_reached.empty()) {
-    text += fmt::format("not reached     {}: the time budget was used up\n",
+    text += fmt::format("not tried       {}: the time was used up\n",
                         fmt::join(report.not_reached, "; "));
   }
   return text;

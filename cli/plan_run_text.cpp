@@ -45,7 +45,7 @@ std::string host_table(const std::vector<planner::HostCountPoint>& points) {
          fmt::format("{:.1f}", point.goodput / static_cast<double>(point.hosts)),
          fmt::format("{}{}{}", point.without.empty() ? "" : "without " + listed(point.without),
                      !point.without.empty() && is_best(point) ? "; " : "",
-                     is_best(point) ? "fewest within 1 % of the best" : "")});
+                     is_best(point) ? "fewest hosts within 1 % of the best" : "")});
   }
   return table.to_string();
 }
@@ -64,6 +64,9 @@ nlohmann::json plan_run_json(const MadePlan& made, const PlanRun& run) {
   result["search_time_s"] = run.search_seconds;
   if (run.has_budget) {
     result["was_stopped"] = run.was_stopped;
+  }
+  if (run.was_interrupted) {
+    result["interrupted"] = true;
   }
   if (run.was_comparison_stopped) {
     result["comparison_was_stopped"] = *run.was_comparison_stopped;
@@ -108,15 +111,17 @@ std::string plan_run_text(const MadePlan& made, const PlanRun& run,
   if (made.report) {
     text += report_text(*made.report, plan) + "\n";
   }
-  text += fmt::format("synchronisation {:.1f} % of the step\n", plan.prediction.sync_share * 100);
+  text += fmt::format("synchronisation {:.1f} % of the step waits for gradients\n",
+                      plan.prediction.sync_share * 100);
   text += fmt::format("bound           {}\n", plan.prediction.bound_reason);
   if (made.gradient_error > 0) {
-    text += fmt::format("rounding        reduced gradients are up to {:.2g} % off\n",
+    text += fmt::format("rounding        compression changes summed gradients by up to {:.2g} %\n",
                         made.gradient_error * 100);
   }
   for (const auto& [codec, error] : made.codec_errors) {
-    text += fmt::format("one encoding    {} is {:.2g} % off, {}\n", plan::display_name(codec),
-                        error.error * 100, plan::to_string(error.source));
+    text +=
+        fmt::format("codec error     {}: {:.2g} % by one encoding, {}\n", plan::display_name(codec),
+                    error.error * 100, plan::to_string(error.source));
   }
   text += fmt::format("learning rate   {}\n", plan.batch.learning_rate_rule);
   for (const std::string& note : plan.notes) {
@@ -128,11 +133,15 @@ std::string plan_run_text(const MadePlan& made, const PlanRun& run,
   if (run.has_budget) {
     text += fmt::format(
         "time budget     {}{}\n",
-        run.was_stopped ? "used up: another run or machine may find another plan"
-                        : "enough for the whole search: the plan is the same without one",
-        run.was_comparison_stopped.value_or(false) ? "; not for the whole comparison" : "");
+        run.was_stopped ? "used up: with more time the search may find a faster plan"
+                        : "not used up: the plan is the same without one",
+        run.was_comparison_stopped.value_or(false) ? "; some comparisons are missing" : "");
   }
   text += fmt::format("searched        {:.2f} s\n", run.search_seconds);
+  if (run.was_interrupted) {
+    text += fmt::format("stopped by Ctrl-C: the best plan found so far, {:.1f} % over its bound\n",
+                        plan.prediction.gap * 100);
+  }
   text += run.output.empty() ? "not written; add -o plan.json to keep it\n"
                              : fmt::format("wrote           {}\n", run.output);
   return text;

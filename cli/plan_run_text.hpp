@@ -34,6 +34,7 @@ struct PlanRun {
   double search_seconds = 0;  ///< of the search, and of plans for other numbers of hosts
   bool has_budget = false;    ///< of time
   bool was_stopped = false;
+  bool was_interrupted = false;                ///< by Ctrl-C
   std::optional<bool> was_comparison_stopped;  ///< none: nothing was compared within a budget
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -20,7 +21,7 @@ namespace rackrail::cli {
 
 namespace {
 
-/// A plan of more lines than this is shown with what is alike in one line wherever it is.
+/// A plan of more lines than this is shown with identical buckets in one line wherever they are.
 constexpr std::size_t kMostRuns = 12;
 
 /// Buckets that differ in size only.
@@ -106,8 +107,16 @@ std::optional<std::int64_t> own_local_batch(const plan::Plan& plan, const std::s
 }  // namespace
 
 std::string baseline_text(const plan::Plan& plan, const std::string& baseline) {
+  static const std::map<std::string, std::string> kInWords = {
+      {"best fp32", "best plan in FP32"},
+      {"best fp16", "best plan with FP16 at most"},
+      {"naive ring fp32 25 MiB", "naive: FP32 ring, 25 MiB buckets"},
+      {"double tree fp32", "double tree, FP32"},
+      {"parameter server fp32", "parameter server, FP32"}};
+  const auto known = kInWords.find(baseline);
+  const std::string& name = known == kInWords.end() ? baseline : known->second;
   const auto samples = own_local_batch(plan, baseline);
-  return samples ? fmt::format("{}, {} on each rank", baseline, *samples) : baseline;
+  return samples ? fmt::format("{}, {} samples on each rank", name, *samples) : name;
 }
 
 nlohmann::json plan_json(const plan::Plan& plan) {

@@ -1,26 +1,30 @@
-// Progress on stderr: a bar where stderr is a terminal, else now and then a line, if it may be.
+// What long work shows on stderr while it lasts. On a terminal: a bar that is gone at the end.
+// Elsewhere: a line every ten seconds, so that a log shows what goes on; with --json nothing.
+// A thread redraws it, so its seconds go on while a piece of work reports nothing.
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace rackrail::cli {
 
-/// Lines for logs about long work: the first after kFirst, others kBetween apart, so that what is
-/// done sooner leaves none.
+/// Lines for logs about long work, ten seconds apart: what is done sooner leaves none.
 class ProgressLines {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds kFirst{10};
-  static constexpr std::chrono::seconds kBetween{30};
+  static constexpr std::chrono::seconds kBetween{10};
 
   ProgressLines(std::string title, Clock::time_point start)
-      : title_(std::move(title)), start_(start), next_(start + kFirst) {}
+      : title_(std::move(title)), start_(start), next_(start + kBetween) {}
 
-  /// "simulating: 23 % after 40 s", when it is time for one.
-  std::optional<std::string> line(double share, const std::string& what, Clock::time_point now);
+  /// "simulating: 23 % after 40 s, …", when it is time for one; without a share "…: 40 s so far".
+  std::optional<std::string> line(std::optional<double> share, const std::string& what,
+                                  Clock::time_point now);
 
  private:
   std::string title_;
@@ -31,26 +35,40 @@ class ProgressLines {
 /// What is printed where stderr is no terminal.
 enum class Elsewhere { kNothing, kLines };
 
+/// One at a time. Its methods may be called from any thread.
 class ProgressBar {
  public:
-  explicit ProgressBar(std::string title, Elsewhere elsewhere = Elsewhere::kNothing);
+  ProgressBar(std::string title, Elsewhere elsewhere);
   ~ProgressBar();
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  /// Whether stderr is a terminal, so that a bar is drawn.
-  bool is_active() const { return active_; }
-  /// `share` in 0..1; redraws at most ten times a second.
+  /// `share` in 0..1 and what is being done; redraws at most ten times a second.
   void update(double share, const std::string& what = "");
-  /// Removes the bar from the terminal.
+  /// Removes the bar from the terminal; nothing is shown before the next update().
   void clear();
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  void keep_showing();
+  void show(Clock::time_point now);
+  void erase();
+
   std::string title_;
-  bool active_ = false;
+  bool is_on_terminal_ = false;
   std::optional<ProgressLines> lines_;
-  bool drawn_ = false;
-  std::chrono::steady_clock::time_point last_draw_;
+  Clock::time_point start_;
+  std::thread showing_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable over_;
+  bool is_over_ = false;
+  bool is_hidden_ = false;
+  bool is_drawn_ = false;
+  std::optional<double> share_;
+  std::string what_;
+  Clock::time_point last_draw_;
 };
 
 }  // namespace rackrail::cli

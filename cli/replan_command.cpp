@@ -244,9 +244,9 @@ std::string gap_text(const plan::Prediction& prediction) {
 }
 
 std::string rounding_text(double gradient_error) {
-  return gradient_error > 0
-             ? fmt::format("reduced gradients are up to {:.2g} % off", gradient_error * kPercent)
-             : "none: gradients are reduced in FP32";
+  return gradient_error > 0 ? fmt::format("compression changes summed gradients by up to {:.2g} %",
+                                          gradient_error * kPercent)
+                            : "none: gradients are summed in FP32";
 }
 
 void print_text(const ReplanOptions& options, const Outcome& outcome,
@@ -254,8 +254,9 @@ void print_text(const ReplanOptions& options, const Outcome& outcome,
                 const topology::Topology& cluster) {
   const planner::Replan& replan = outcome.replan;
   if (changes.empty()) {
-    fmt::print("no link has another rate than planned, by more than {:.3g} %\n\n",
-               options.tolerance * kPercent);
+    fmt::print(
+        "no link has another rate than planned (differences up to {:.3g} % do not count)\n\n",
+        options.tolerance * kPercent);
   }
   Table links({{"changed link"}, {"before", Align::kRight}, {"now", Align::kRight}});
   for (const planner::LinkChange& change : changes) {
@@ -275,14 +276,14 @@ void print_text(const ReplanOptions& options, const Outcome& outcome,
   for (const auto& [kind, figures] : kinds) {
     buckets.add_row({std::to_string(figures.first), kind.first,
                      kind.first == kind.second && figures.second > 0
-                         ? fmt::format("the same over {} other routes", figures.second)
+                         ? fmt::format("the same on {} other routes", figures.second)
                          : kind.second});
   }
   if (!buckets.empty()) {
     fmt::print("{}\n", buckets.to_string());
   }
-  fmt::print("touched         {} of {} buckets; {} changed\n", replan.touched_buckets,
-             replan.plan.buckets.size(), replan.changes.size());
+  fmt::print("touched         {} of {} buckets used a changed link; {} were planned again\n",
+             replan.touched_buckets, replan.plan.buckets.size(), replan.changes.size());
   fmt::print("step before     {}\n", to_string(replan.before));
   fmt::print("old plan kept   {}\n",
              outcome.kept ? to_string(*outcome.kept) : "cannot run: it uses a lost link");
@@ -300,8 +301,8 @@ void print_text(const ReplanOptions& options, const Outcome& outcome,
                outcome.full_cpu_s, outcome.cpu_s);
     fmt::print("                rounding {}\n", rounding_text(outcome.full_gradient_error));
     if (outcome.is_full_better) {
-      fmt::print("                it is the one to use{}\n",
-                 options.output.empty() ? "" : ", and the one that was written");
+      fmt::print("                use this one{}\n",
+                 options.output.empty() ? "" : ": it was written");
     }
   }
   fmt::print("bytes           {} per step over the changed links before, {} now\n",
@@ -351,6 +352,7 @@ void run_replan(Session& session, const ReplanOptions& options) {
     return planner::parse_route_rates(options.route_rates);
   });
   Outcome outcome;
+  ProgressBar bar("planning again", session.progress_elsewhere());
   double start = cpu_seconds();
   const auto costs = sim::make_cost_model(now, {});
   outcome.replan =
@@ -363,6 +365,9 @@ void run_replan(Session& session, const ReplanOptions& options) {
     start = cpu_seconds();
     planner::PlannerOptions full = planner::options_in_place_of(input.plan, input.workload, now);
     full.route_rates = route_rates;
+    full.progress = [&bar](double share, const std::string& what) {
+      bar.update(share, "a full plan: " + what);
+    };
     const auto fresh = sim::make_cost_model(now, {});
     const plan::Plan& plan =
         outcome.full.emplace(planner::make_plan(now, input.workload, *fresh, full));
@@ -374,6 +379,7 @@ void run_replan(Session& session, const ReplanOptions& options) {
       plan::save_plan(plan, options.output);
     }
   }
+  bar.clear();
   if (!options.output.empty() && !outcome.is_full_better) {
     plan::save_plan(outcome.replan.plan, options.output);
   }
@@ -393,48 +399,46 @@ void run_replan(Session& session, const ReplanOptions& options) {
 }  // namespace
 
 void add_replan_command(CLI::App& app, Session& session) {
-  CLI::App* command = app.add_subcommand(
-      "replan", "Plan again what used links that were lost or changed their rates");
+  CLI::App* command =
+      app.add_subcommand("replan", "Plan again after links were lost or changed their speed");
   add_common_options(*command, session);
   const auto options = std::make_shared<ReplanOptions>();
   command->add_option("plan", options->plan, "Plan file that is in use")->required();
   command->add_option("--cluster", options->cluster.cluster,
-                      "Cluster of the plan, where it is not a shipped one");
+                      "Cluster file of the plan; not needed for a shipped cluster");
   options->cluster.add_to(*command);
   options->cluster.add_calibration_to(*command);
   command->add_option("--workload,--model", options->workload,
-                      "Workload of the plan, where it is not a shipped one");
+                      "Workload file of the plan; not needed for a shipped model");
   CLI::Option* lost =
       command->add_option("--lost-link", options->lost,
-                          "Cable that is gone, 'nic0.0->tor0', in both directions; of parallel "
-                          "ones all, or 'tor0->tor1#2' for the second");
+                          "Cable that is gone, both directions, e.g. 'nic0.0->tor0'. Parallel "
+                          "cables all count; 'tor0->tor1#2' is the second. May be repeated");
   CLI::Option* rates = command->add_option(
       "--link-rates", options->rates,
-      "CSV file with the columns link (one direction) and bandwidth ('10 Gbit/s', or 'lost')");
-  CLI::Option* run =
-      command->add_option("--run", options->run,
-                          "What `rackrail train … --on-slow report --json` (or replan) printed of "
-                          "this plan: the rates that its links were measured to have");
+      "CSV file with the columns link (one direction) and bandwidth ('10 Gbit/s' or 'lost')");
+  CLI::Option* run = command->add_option("--run", options->run,
+                                         "Output of 'rackrail train --on-slow report --json' with "
+                                         "this plan: its measured link rates are used");
   command
       ->add_option("--tolerance", options->tolerance,
-                   "Share by which a rate must differ from the planned one to count")
+                   "Ignore rates that differ by less than this share from the planned ones")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   command
-      ->add_option(
-          "--route-rates", options->route_rates,
-          "Whether routes may have rates: auto (as in the plan, or unless ranks are GPUs), "
-          "always, never")
+      ->add_option("--route-rates", options->route_rates,
+                   "Whether transfers may be paced to a rate. auto: as in the plan, or yes except "
+                   "between GPUs. Or always, never")
       ->capture_default_str();
-  command->add_flag("--any-schedule", options->any_schedule,
-                    "Also schedules of other families than the one that `rackrail plan --schedule` "
-                    "made the plan with");
   command->add_flag(
-      "--compare-full", options->compare_full,
-      "Also make a full plan and compare; --output writes it where its step is shorter by 3 %");
+      "--any-schedule", options->any_schedule,
+      "Also try other families than the one that 'rackrail plan --schedule' asked for");
+  command->add_flag("--compare-full", options->compare_full,
+                    "Also make a plan from nothing and compare. It is written instead if its step "
+                    "is 3 % shorter");
   command->add_option("-o,--output", options->output, "Plan file to write");
   command->add_option("--cluster-output", options->cluster_output,
-                      "Also write the cluster as it is now, which the new plan is for (YAML)");
+                      "Also write the changed cluster, which the new plan is for (YAML)");
   command->footer(
       "Example: rackrail replan plan.json --lost-link 'nic0.0->tor0' -o new-plan.json "
       "--cluster-output now.yaml");

@@ -208,10 +208,11 @@ std::string headline(const PlanInput& input, const sim::StepResult& chosen,
          card(std::to_string(input.plan.batch.global_batch()), "samples per step") + "</div>";
 }
 
-std::string report_html(const PlanInput& input, const std::vector<Run>& runs) {
+std::string report_html(const Session& session, const PlanInput& input,
+                        const std::vector<Run>& runs) {
   sim::SimulationOptions recorded;
   recorded.record_timeline = true;
-  ProgressBar bar("simulating");
+  ProgressBar bar("simulating", session.progress_elsewhere());
   recorded.progress = [&bar](double share) { bar.update(share / 2, "this plan"); };
   const sim::StepResult chosen =
       sim::simulate_step(input.plan, input.workload, input.cluster, recorded);
@@ -316,7 +317,7 @@ void run_report(Session& session, const ReportOptions& options) {
   const PlanInput input = load_plan_input(session, options.plan, options.cluster, options.workload);
   const std::vector<Run> runs = read_runs(session, options.runs);
   session.add_output(options.output);
-  const std::string page = report_html(input, runs);
+  const std::string page = report_html(session, input, runs);
   write_file_atomically(options.output, page);
   if (session.json) {
     session.print_json({{"output", options.output}, {"bytes", page.size()}});
@@ -338,13 +339,14 @@ void add_report_command(CLI::App& app, Session& session) {
   const auto options = std::make_shared<ReportOptions>();
   command->add_option("plan", options->plan, "Plan file")->required();
   command->add_option("--cluster", options->cluster.cluster,
-                      "Cluster of the plan, where it is not a shipped one");
+                      "Cluster file of the plan; not needed for a shipped cluster");
   options->cluster.add_to(*command);
   options->cluster.add_calibration_to(*command);
   command->add_option("--workload,--model", options->workload,
-                      "Workload of the plan, where it is not a shipped one");
-  command->add_option("--run", options->runs, "Output of 'rackrail train --json'; may repeat");
-  command->add_option("-o,--output", options->output, "HTML file")->capture_default_str();
+                      "Workload file of the plan; not needed for a shipped model");
+  command->add_option("--run", options->runs,
+                      "Output of 'rackrail train --json' to show beside the plan. May be repeated");
+  command->add_option("-o,--output", options->output, "HTML file to write")->capture_default_str();
   command->footer("Example: rackrail report plan.json --run train.json -o report.html");
   command->callback([&session, options] {
     session.command = "report";

@@ -10,6 +10,7 @@
 #include "cli/collective.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/simulation_notes.hpp"
@@ -71,7 +72,7 @@ void print_table(const planner::ScheduleTable& table) {
     text.add_row(std::move(cells));
   }
   fmt::print("{}\n", text.to_string());
-  fmt::print("smallest         {}\n", table.families[table.rows.front().best]);
+  fmt::print("small messages   {}\n", table.families[table.rows.front().best]);
   for (const planner::Crossover& crossover : table.crossovers) {
     fmt::print("from {:<11} {} (before: {})\n", to_string(crossover.bytes),
                table.families[crossover.to], table.families[crossover.from]);
@@ -91,14 +92,25 @@ void run_schedules(Session& session, const SchedulesOptions& options) {
   const topology::Topology cluster = options.cluster.load(session);
   const std::vector<std::string> warnings = warn_of_unknown_classes(session, cluster);
   const auto cost_model = sim::make_cost_model(cluster, {});
+  const EndsEarly ends_early;
+  chosen.stop = was_interrupted;
   ProgressBar bar("schedules", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
   const planner::ScheduleTable table = named(options.cluster.cluster, "", [&] {
     return planner::make_schedule_table(cluster, *cost_model, chosen);
   });
   bar.clear();
+  if (table.was_stopped) {
+    if (table.rows.empty()) {
+      throw NothingFound();
+    }
+    session.status = kInterrupted;
+  }
   if (session.json) {
     nlohmann::json result = table_json(table);
+    if (table.was_stopped) {
+      result["interrupted"] = true;
+    }
     result["cluster"] = cluster.name();
     result["ranks"] = cluster.rank_count();
     result["codec"] = plan::to_string(chosen.codec);
@@ -106,31 +118,38 @@ void run_schedules(Session& session, const SchedulesOptions& options) {
     session.print_json(result);
     return;
   }
-  fmt::print("{}: {} ranks, all-reduce alone, codec {}; '>' is a bound of what cannot win\n\n",
+  fmt::print("{}: all-reduce over {} ranks, codec {}; '>': slower than the best, not simulated\n\n",
              cluster.name(), cluster.rank_count(), plan::display_name(chosen.codec));
   print_table(table);
+  if (table.was_stopped) {
+    fmt::print("stopped by Ctrl-C: larger sizes are missing\n");
+  }
 }
 
 }  // namespace
 
 void add_schedules_command(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand(
-      "schedules", "Which schedule is fastest at which message size, and where that changes");
+      "schedules", "Show which all-reduce schedule is fastest at which message size");
   add_common_options(*command, session);
   const auto options = std::make_shared<SchedulesOptions>();
   command
       ->add_option("cluster,--cluster", options->cluster.cluster,
-                   "Cluster file, or the name of a shipped one")
+                   "Cluster file, or the name of a shipped cluster such as two-racks-40g")
       ->required();
   options->cluster.add_to(*command);
   options->cluster.add_calibration_to(*command);
-  command->add_option("--codec", options->codec, "On every transfer; any that rackrail info lists")
+  command
+      ->add_option("--codec", options->codec,
+                   "Codec of every transfer, e.g. fp16; 'rackrail info' lists them")
       ->capture_default_str();
-  command->add_option("--from", options->from, "Smallest size")->capture_default_str();
-  command->add_option("--to", options->to, "Largest size; doubled until there")
+  command->add_option("--from", options->from, "Smallest message, e.g. '1 KiB'")
       ->capture_default_str();
-  command->add_flag("--all", options->all,
-                    "Simulate every schedule at every size, also those that cannot win");
+  command->add_option("--to", options->to, "Largest message, e.g. '4 GiB'. Sizes double up to it")
+      ->capture_default_str();
+  command->add_flag(
+      "--all", options->all,
+      "Simulate every schedule at every size, including those that are certainly slower");
   command->footer("Example: rackrail schedules two-racks-40g");
   command->callback([&session, options] {
     session.command = "schedules";

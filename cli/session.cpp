@@ -9,6 +9,7 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "cli/interrupt.hpp"
 
 namespace rackrail::cli {
 
@@ -67,7 +68,9 @@ void Session::note(const std::string& line) const {
 
 int report_error(const std::exception& error, bool json) {
   const auto* ours = dynamic_cast<const Error*>(&error);
-  const int status = ours != nullptr && ours->is_bad_input() ? kBadInput : kNotMet;
+  const bool is_interrupted = dynamic_cast<const NothingFound*>(&error) != nullptr;
+  const bool is_bad_input = ours != nullptr && ours->is_bad_input();
+  const int status = is_interrupted ? kInterrupted : is_bad_input ? kBadInput : kNotMet;
   if (json) {
     const ErrorContext context = ours != nullptr ? ours->context() : ErrorContext{};
     const nlohmann::json object = {

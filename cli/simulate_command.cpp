@@ -184,8 +184,8 @@ std::vector<std::string> notes_on_input(const PlanInput& input, sim::NetworkLeve
   }
   if (const std::int64_t steps = input.plan.compression_warmup_steps; steps > 0) {
     notes.push_back(
-        fmt::format("of steps with codecs; the first {} send FP32 and take {} by the plan", steps,
-                    to_string(input.plan.prediction.warmup_step_time)));
+        fmt::format("times are of steps with compression; the first {} send FP32 and take {}",
+                    steps, to_string(input.plan.prediction.warmup_step_time)));
   }
   return notes;
 }
@@ -215,7 +215,7 @@ void run_asynchronous(Session& session, const PlanInput& input,
   for (std::size_t r = 0; r < result.step_times.size(); ++r) {
     table.add_row({std::to_string(r), to_string(result.step_times[r])});
   }
-  fmt::print("{}\n{:.1f} samples/s; {} of the updates met others' ({:.2f} on average)\n",
+  fmt::print("{}\n{:.1f} samples/s; {} of the updates met newer parameters ({:.2f} on average)\n",
              table.to_string(), result.samples_per_s, percent(result.conflict_rate),
              result.staleness);
 }
@@ -376,14 +376,15 @@ void run_simulate(Session& session, SimulateOptions options) {
 
 void add_simulate_command(CLI::App& app, Session& session) {
   CLI::App* command =
-      app.add_subcommand("simulate", "Simulate a plan's training step, or one bare collective");
+      app.add_subcommand("simulate", "Simulate a training step of a plan, or one collective");
   add_common_options(*command, session);
   const auto options = std::make_shared<SimulateOptions>();
-  command->add_option("target", options->target, "Plan file; or a cluster, with --collective");
-  CLI::Option* plan =
-      command->add_option("--plan", options->plan, "Plan file, where the target is its cluster");
+  command->add_option("target", options->target,
+                      "Plan file; or a cluster, with --collective or --plan");
+  CLI::Option* plan = command->add_option("--plan", options->plan,
+                                          "Plan file, if the first argument is its cluster");
   command->add_option("--cluster", options->cluster.cluster,
-                      "Cluster of the plan, where it is not a shipped one");
+                      "Cluster file of the plan; not needed for a shipped cluster");
   options->cluster.add_to(*command);
   options->cluster.add_calibration_to(*command);
   // What would be ignored is refused.
@@ -392,68 +393,73 @@ void add_simulate_command(CLI::App& app, Session& session) {
   collective->excludes(plan);
   command
       ->add_option("--workload,--model", options->workload,
-                   "Workload of the plan, where it is not a shipped one")
+                   "Workload file of the plan; not needed for a shipped model")
       ->excludes(collective);
-  command->add_option("--steps", options->steps, "Steps to simulate")
+  command
+      ->add_option("--steps", options->steps,
+                   "Number of steps to simulate. Default: the scenario's, else 1")
       ->check(CLI::Range(1, kMostSteps))
       ->excludes(collective);
   command
       ->add_option("--step", options->step,
-                   "Which of them is reported and explained: last, slowest, median or a number "
-                   "from 0")
+                   "Step that is reported: last, slowest, median or a number from 0")
       ->excludes(collective)
       ->capture_default_str();
   command->add_option("--scenario", options->scenario,
-                      "YAML file of what goes wrong, and of how ranks keep in step");
-  command->add_option("--trace", options->files.trace, "Perfetto trace to write");
+                      "YAML file of faults (slow devices, cut links, background traffic) and of "
+                      "how ranks wait for each other");
+  command->add_option("--trace", options->files.trace,
+                      "Trace to write; open it at ui.perfetto.dev");
   command->add_option("--flows", options->files.flows,
-                      "CSV to write: each message of the collective or the reported step");
+                      "CSV file to write: every message of the step or collective");
   command->add_option("--links", options->files.links,
-                      "CSV to write: utilisation of the links over it, in 200 equal parts");
+                      "CSV file to write: use of every link over time, in 200 equal intervals");
   command
-      ->add_option("--bytes,--size", options->collective.bytes,
-                   "Size of the buffer on each rank: what is summed, or all that is gathered")
+      ->add_option(
+          "--bytes,--size", options->collective.bytes,
+          "Size of each rank's buffer, e.g. '1 GiB': what is summed, or all that is gathered")
       ->capture_default_str()
       ->needs(collective);
   command
       ->add_option("--schedule", options->collective.schedule,
-                   "Family, see rackrail info; best: the fastest of all, with these slices")
+                   "Schedule family, e.g. ring; 'rackrail info' lists them. best: try all and take "
+                   "the fastest")
       ->capture_default_str()
       ->needs(collective);
-  command->add_option("--codec", options->collective.codec, "Codec on every hop")
+  command->add_option("--codec", options->collective.codec, "Codec of every transfer, e.g. fp16")
       ->capture_default_str()
       ->needs(collective);
   command
-      ->add_option(
-          "--slice", options->collective.slice,
-          "Size of the pipelined pieces (1 MiB; of rings, and with --schedule best, what is "
-          "fastest)")
+      ->add_option("--slice", options->collective.slice,
+                   "Size of the pieces in which messages are pipelined, e.g. '1 MiB'. Default: 1 "
+                   "MiB; for rings and --schedule best the fastest")
       ->needs(collective);
   command
       ->add_flag("--every-flow", options->every_flow,
-                 "Of a collective: simulate alike parts of the cluster one by one too")
+                 "Simulate every flow of a collective. By default identical parts of the cluster "
+                 "are simulated once")
       ->needs(collective);
   command
       ->add_option("--network", options->network,
-                   "flow: max-min fair rates; packet: packets in queues, for small cases")
+                   "flow: messages share links fairly, fast. packet: packets, queues and "
+                   "congestion control, for small cases")
       ->check(CLI::IsMember({"flow", "packet"}))
       ->default_str("flow, or the scenario's");
   command
       ->add_option("--packet", options->packet,
-                   "NAME=VALUE: option of the packet level, as queue_capacity=16MiB or "
-                   "dcqcn.gain=0.01; may be repeated. Names: " +
+                   "Option of --network packet, e.g. queue_capacity=16MiB or dcqcn.gain=0.01. May "
+                   "be repeated. Names: " +
                        sim::packet_option_names())
       ->take_all();
   command
       ->add_option("--multipath", options->multipath,
-                   "pinned: each transfer on the route that the plan gives it; ecmp: shortest "
-                   "routes for all, by a hash of the two ranks; spray: packet by packet over all "
-                   "shortest routes. Shortest is of fewest links, however long their cables are")
+                   "pinned: the plan's routes. ecmp: one of the shortest routes per pair of ranks, "
+                   "by hash. spray: packets over all shortest routes")
       ->check(CLI::IsMember({"pinned", "ecmp", "spray"}));
   command
       ->add_option("--connections", options->connections,
-                   "With --multipath ecmp: connections between two ranks, each with a hash of its "
-                   "own and an equal part of every message; 1 by default")
+                   "With --multipath ecmp: connections per pair of ranks, each hashed on its own. "
+                   "Default: 1")
       ->check(CLI::Range(1, kMostConnections));
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"

@@ -60,11 +60,11 @@ void note_uncharged_cores(const Topology& cluster, std::vector<std::string>& not
   }
   for (const auto& [share, machines] : uncharged) {
     notes.push_back(fmt::format(
-        "messages cost {} of the cores at full rate on {} ({}…), which is not charged: give the "
-        "machines their 'cores'",
-        percent(share),
+        "what messages cost the CPU is left out on {} ({}…), where they take {} of the cores at "
+        "full "
+        "rate; give these machines their 'cores' in the cluster file to include it",
         machines.size() == 1 ? "1 machine" : fmt::format("{} machines", machines.size()),
-        *machines.begin()));
+        *machines.begin(), percent(share)));
   }
 }
 
@@ -81,12 +81,13 @@ std::vector<std::string> ranks_without_class(const Topology& cluster,
   return names;
 }
 
-constexpr const char* kNameTheClass = "name the class with --device-class or in the cluster file";
+constexpr const char* kNameTheClass =
+    "name the class with --device-class (such as A100) or in the cluster file";
 
 void note_gpus_without_class(const Topology& cluster, std::vector<std::string>& notes) {
   if (const auto gpus = ranks_without_class(cluster, NodeKind::kGpu); !gpus.empty()) {
     notes.push_back(
-        fmt::format("{} no device class: codecs and additions at the rates of one CPU core; {}",
+        fmt::format("{} no device class, so codecs and sums are as slow as on one CPU core; {}",
                     one_and_more(gpus, "GPU"), kNameTheClass));
   }
 }
@@ -95,7 +96,7 @@ void note_gpus_without_class(const Topology& cluster, std::vector<std::string>& 
 std::string profiled_on(const plan::Workload& workload) {
   return workload.device_class.empty()
              ? std::string()
-             : fmt::format("compute times are those of the {} on which '{}' was profiled",
+             : fmt::format("compute times are those of the {} that '{}' was profiled on",
                            workload.device_class, workload.name);
 }
 
@@ -120,8 +121,8 @@ void note_unknown_bursts(const Topology& cluster, sim::NetworkLevel level,
                          std::vector<std::string>& notes) {
   if (level == sim::NetworkLevel::kPacket && topology::longest_burst_time(cluster) > Duration()) {
     notes.emplace_back(
-        "links that let a burst pass at once do not at the packet level: they send each packet at "
-        "their bandwidth");
+        "--network packet ignores the bursts of links: each packet is sent at the link's "
+        "bandwidth");
   }
 }
 
@@ -144,8 +145,9 @@ std::optional<std::string> plan_without_class_note(const Topology& cluster,
   }
   const std::string compute = profiled_on(workload);
   return fmt::format(
-      "{} no device class: {}{}codecs and additions count at the rates of one CPU core, several "
-      "times too slow for a GPU, which the gap to the bound is partly made of; {}",
+      "{} no device class: {}{}codecs and sums are as slow as on one CPU core, several times too "
+      "slow "
+      "for a GPU, which adds to the gap to the bound; {}",
       one_and_more(ranks_without_class(cluster), "rank"), compute, compute.empty() ? "" : ", and ",
       kNameTheClass);
 }
@@ -161,10 +163,10 @@ std::vector<std::string> unknown_class_warnings(const Topology& cluster) {
   }
   std::vector<std::string> warnings;
   for (const auto& [name, ranks] : unknown) {
-    warnings.push_back(
-        fmt::format("{} the unknown device class '{}': codecs and additions count at the rates of "
-                    "one CPU core, several times too slow for a GPU; known, likeliest first: {}",
-                    one_and_more(ranks, "rank"), name, fmt::join(likeliest_classes(name), ", ")));
+    warnings.push_back(fmt::format(
+        "{} the unknown device class '{}', so codecs and sums are as slow as on one CPU "
+        "core, several times too slow for a GPU; known classes, likeliest first: {}",
+        one_and_more(ranks, "rank"), name, fmt::join(likeliest_classes(name), ", ")));
   }
   return warnings;
 }

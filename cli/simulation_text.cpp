@@ -120,7 +120,7 @@ void print_critical_path(const std::vector<sim::PathPiece>& path) {
   Table table({{"critical path"},
                {"from", Align::kRight},
                {"for", Align::kRight},
-               {"of it sharing links", Align::kRight}});
+               {"waiting for shared links", Align::kRight}});
   // The longest pieces, in the order in which they happened.
   std::vector<std::size_t> order(path.size());
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -157,7 +157,7 @@ void print_step(const PlanInput& input, const sim::StepResult& result,
   print_critical_path(result.records.critical_path);
   fmt::print("\n{}\n{}", busiest_links(input.cluster, result.links),
              longest_queues(input.cluster, result.queues));
-  fmt::print("{} flows, {} events, {:.3f} s of simulation\n", result.flows, result.events, wall);
+  fmt::print("simulated {} flows with {} events in {:.3f} s\n", result.flows, result.events, wall);
 }
 
 void print_jobs(const topology::Topology& cluster, const sim::JobsResult& result, double wall) {
@@ -177,7 +177,7 @@ void print_jobs(const topology::Topology& cluster, const sim::JobsResult& result
                    to_string(Duration::from_seconds(job.step_time_alone_s)),
                    fmt::format("{:.3f}", job.slowdown), fmt::format("{:.1f}", job.samples_per_s)});
   }
-  fmt::print("{}\n{}\n{}{} flows, {} events, {:.3f} s of simulation\n", table.to_string(),
+  fmt::print("{}\n{}\n{}simulated {} flows with {} events in {:.3f} s\n", table.to_string(),
              busiest_links(cluster, result.links), longest_queues(cluster, result.queues),
              result.flows, result.events, wall);
 }

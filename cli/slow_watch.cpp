@@ -113,13 +113,13 @@ std::string SlowWatch::describe(const runtime::SlowFinding& finding) const {
   for (const runtime::RankFinding& rank : finding.ranks) {
     const std::string& name = rank_names_.at(rank.rank.index());
     if (rank.factor == 1) {
-      add(fmt::format("{} computes as fast as at first, against the others", name));
+      add(fmt::format("{} computes at its first speed again", name));
     } else if (rank.samples) {
-      add(fmt::format("{} takes {:.1f} times as long for {} samples as it would if it were well",
-                      name, rank.factor, *rank.samples));
+      add(fmt::format("{} takes {:.1f} times as long for {} samples as it should", name,
+                      rank.factor, *rank.samples));
     } else {
-      add(fmt::format("{} takes {:.1f} times as long per sample as at first, against the others",
-                      name, rank.factor));
+      add(fmt::format("{} takes {:.1f} times as long per sample as at the start", name,
+                      rank.factor));
     }
   }
   return fmt::format("after step {}: {}; a step takes {} instead of {}", finding.step, text,

@@ -10,6 +10,7 @@
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
@@ -42,14 +43,19 @@ void print_sweep(const explore::Scenario& scenario, const explore::SweepResult& 
              what("cluster", scenario.cluster));
   fmt::print("{}\n", sweep_table(result.rows, objective, kCellsShown));
   if (scenario.repetitions > 1 && all_executions_equal(result.rows)) {
-    fmt::print("the {} executions of each cell are equal: nothing in them is random\n",
+    fmt::print("the {} executions of each cell are equal: nothing is random here\n",
                scenario.repetitions);
   }
-  fmt::print("{} {}, {} run now, {} finished before, {} failed\n", result.rows.size(),
+  fmt::print("{} {}: {} run now, {} already in {}, {} failed\n", result.rows.size(),
              result.rows.size() == 1 ? "cell" : "cells", result.ran,
-             result.rows.size() - result.ran, result.failed);
+             result.rows.size() - result.ran, file.string(), result.failed);
   if (result.kept > 0) {
-    fmt::print("{} rows of other cells in the file are kept\n", result.kept);
+    fmt::print("the file also keeps {} rows of cells that this scenario does not have\n",
+               result.kept);
+  }
+  if (result.left_out > 0) {
+    fmt::print("stopped by Ctrl-C: {} cells are missing; the same command runs only these\n",
+               result.left_out);
   }
   fmt::print("wrote {}\n", file.string());
 }
@@ -88,12 +94,17 @@ void run(Session& session, const SweepCommandOptions& options, bool seed_is_give
     bar.update(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(1, all)),
                fmt::format("{} of {} cells", done, all));
   };
+  const EndsEarly ends_early;
+  sweep.stop = was_interrupted;
   const explore::SweepResult result = explore::run_sweep(cells, sweep);
   bar.clear();
   if (!csv.empty()) {
     write_file_atomically(csv, explore::to_csv(result.rows));
   }
   session.status = result.failed > 0 ? kNotMet : kDone;
+  if (result.left_out > 0) {
+    session.status = kInterrupted;
+  }
   if (!session.json) {
     print_sweep(scenario, result, file);
     if (!csv.empty()) {
@@ -108,6 +119,10 @@ void run(Session& session, const SweepCommandOptions& options, bool seed_is_give
   if (const explore::Row* best = explore::best_row(result.rows, *scenario.objective)) {
     object["best"] = nlohmann::json::parse(explore::to_line(*best));
   }
+  if (result.left_out > 0) {
+    object["interrupted"] = true;
+    object["left_out"] = result.left_out;
+  }
   if (!csv.empty()) {
     object["csv"] = csv.string();
   }
@@ -121,19 +136,21 @@ void add_sweep_command(CLI::App& app, Session& session) {
       "sweep", "Plan and simulate many variants of a cluster, a model and their options");
   add_common_options(*command, session);
   const auto options = std::make_shared<SweepCommandOptions>();
-  command->add_option("scenario", options->scenario, "Scenario file: what varies, and how")
+  command
+      ->add_option("scenario", options->scenario,
+                   "Scenario file (YAML): what varies, and over which values")
       ->required();
   command->add_option("-o,--out", options->results,
-                      "Results, a line of JSON per cell; <scenario>.jsonl by default. What is in "
-                      "it already is not run again");
-  command->add_option("--csv", options->csv, "The same results as a table");
-  command->add_option("-j,--jobs", options->jobs, "Threads; one per core by default")
+                      "Results file, one line of JSON per cell. Cells that it already has are not "
+                      "run again. Default: <scenario>.jsonl");
+  command->add_option("--csv", options->csv, "Also write the results as a CSV table");
+  command->add_option("-j,--jobs", options->jobs, "Number of threads. Default: one per core")
       ->check(CLI::Range(1, kMostThreads));
-  command->add_flag("--retry-failed", options->retry_failed, "Run cells again that failed before");
+  command->add_flag("--retry-failed", options->retry_failed, "Run cells that failed before again");
   command->footer(
-      "Example: rackrail sweep configs/scenarios/uplink-study.yaml --out uplinks.jsonl\n"
-      "Under srun or mpirun every process takes its share and writes uplinks.rank<N>.jsonl; once\n"
-      "more without the launcher joins them.");
+      "Example: rackrail sweep configs/scenarios/uplink-study.yaml --out uplinks.jsonl\nUnder srun "
+      "or mpirun each process runs its share and writes uplinks.rank<N>.jsonl. Run it\nonce more "
+      "without the launcher to join them.");
   command->callback([&session, options, command] {
     session.command = "sweep";
     run(session, *options, command->count("--seed") > 0);

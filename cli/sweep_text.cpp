@@ -67,7 +67,8 @@ std::string sweep_table(const std::vector<explore::Row>& rows, const explore::Ob
   }
   std::string text = table.to_string();
   if (order.size() > most) {
-    text += fmt::format("({} more, less good by {})\n", order.size() - most, objective.name);
+    text += fmt::format("({} more cells with a worse {} are not shown)\n", order.size() - most,
+                        objective.name);
   }
   return text + failures(rows, most);
 }

@@ -20,25 +20,21 @@ constexpr int kMostLocalSteps = 1'000'000;
 
 void SynchronyOptions::add_to(CLI::App& command) {
   command
-      .add_option(
-          "--mode", mode,
-          "sync: the gradients of a step are summed before the next one; async: a parameter "
-          "server that applies each worker's gradient when it comes, for a plan with "
-          "--schedule parameter-server --codec none; with --on-loss workers also meet now and "
-          "then, to go on from there")
+      .add_option("--mode", mode,
+                  "sync: gradients are summed in every step. async: a parameter server applies "
+                  "each worker's gradient when it arrives; needs a plan made with --schedule "
+                  "parameter-server --codec none")
       ->check(CLI::IsMember({"sync", "async"}))
       ->capture_default_str();
   staleness_option_ = command
                           .add_option("--staleness", staleness,
                                       "With --mode async: steps that a worker may be ahead of the "
-                                      "slowest one; with 0 none is, which is synchronous training")
+                                      "slowest one. 0 is synchronous training")
                           ->check(CLI::Range(0, kMostStaleness))
                           ->capture_default_str();
   command
-      .add_option(
-          "--local-steps", local_steps,
-          "Periodic averaging: each worker takes this many steps by its own gradients, then "
-          "the parameters become the mean of all workers'; momentum stays with each worker")
+      .add_option("--local-steps", local_steps,
+                  "Average parameters every so many steps instead of summing gradients in each")
       ->check(CLI::Range(1, kMostLocalSteps));
 }
 

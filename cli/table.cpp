@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace rackrail::cli {
 
@@ -71,6 +72,11 @@ std::string RowByRow::row(const std::vector<std::string>& cells) const {
   }
   line.erase(line.find_last_not_of(' ') + 1);
   return line + "\n";
+}
+
+std::string signed_percent(double share) {
+  constexpr double kShown = 0.0005;
+  return fmt::format("{:+.1f} %", std::abs(share) < kShown ? 0.0 : share * 100);
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", share * 100); }

@@ -48,5 +48,7 @@ class RowByRow {
 
 /// "12.3 %" of a share in 0..1.
 std::string percent(double share);
+/// "+3.2 %"; less than 0.05 % is +0.0, never -0.0.
+std::string signed_percent(double share);
 
 }  // namespace rackrail::cli

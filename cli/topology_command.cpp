@@ -17,9 +17,9 @@
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/progress.hpp"
 #include "cli/session.hpp"
 #include "cli/simulation_notes.hpp"
-#include "cli/stages.hpp"
 #include "cli/table.hpp"
 #include "planner/forest/forest.hpp"
 #include "topology/queries.hpp"
@@ -188,14 +188,15 @@ struct Bounds {
   topology::AllReduceBound reduce;
 };
 
-Bounds bounds_of(const topology::Topology& cluster, const std::string& name, bool in_network) {
-  StageBar bar("bounds", 3);
+Bounds bounds_of(const Session& session, const topology::Topology& cluster, const std::string& name,
+                 bool in_network) {
+  ProgressBar bar("bounds", session.progress_elsewhere());
   Bounds bounds;
-  bar.begin("all-gather");
+  bar.update(0, "all-gather");
   bounds.gather = named(name, "", [&] { return topology::allgather_optimum(cluster, in_network); });
-  bar.begin("reduce-scatter");
+  bar.update(1.0 / 3, "reduce-scatter");
   bounds.scatter = topology::reducescatter_optimum(cluster, in_network);
-  bar.begin("all-reduce");
+  bar.update(2.0 / 3, "all-reduce");
   bounds.reduce = topology::joint_allreduce_bound(cluster, in_network);
   return bounds;
 }
@@ -222,10 +223,11 @@ Widened widening_of(const char* collective, const topology::Topology& cluster,
   return result;
 }
 
-std::vector<Widened> widened_links(const topology::Topology& cluster,
+std::vector<Widened> widened_links(const Session& session, const topology::Topology& cluster,
                                    const topology::AllGatherBound& gather,
                                    const topology::AllGatherBound& scatter,
                                    const topology::AllReduceBound& reduce, bool in_network) {
+  const ProgressBar bar("trying wider links", session.progress_elsewhere());
   const auto links_of = [](const topology::AllGatherBound& bound) {
     return bound.reason.empty() ? bound.cut.links : std::vector{bound.widest};
   };
@@ -256,17 +258,18 @@ struct NamedForest {
   bool have_equal_shares;  ///< of a rank's data
 };
 
-std::vector<NamedForest> forests_of(const topology::Topology& cluster, std::int64_t trees) {
+std::vector<NamedForest> forests_of(const Session& session, const topology::Topology& cluster,
+                                    std::int64_t trees) {
   if (trees == 0) {
     return {};
   }
-  StageBar bar("trees", 2);
+  ProgressBar bar("trees", session.progress_elsewhere());
   const planner::ForestOptions options{
       .most_trees_per_rank = trees, .good_enough = kWhole, .may_be_unequal = true};
   std::vector<NamedForest> forests;
   for (const bool is_reversed : {false, true}) {
     const char* name = is_reversed ? "reduce-scatter" : "all-gather";
-    bar.begin(name);
+    bar.update(is_reversed ? 0.5 : 0, name);
     planner::Forest forest = planner::make_forest(cluster, options, is_reversed);
     const bool is_equal = forest.trees_per_rank <= trees;
     forests.push_back({name, std::move(forest), is_equal});
@@ -309,12 +312,11 @@ void print_exactly(const char* collective, const topology::AllGatherBound& bound
   // Rates without a common measure, as a third of 25 GB/s, take millions: no number to go by.
   constexpr std::int64_t kMostTreesTold = 100'000;
   const bool is_told = bound.trees_per_root > 0 && bound.trees_per_root <= kMostTreesTold;
-  const char* const reached =
-      bound.may_be_out_of_reach
-          ? ", if it can be reached: a switch receives more than it can send, or less"
-          : " reach it";
-  fmt::print("exact {} bound: {}/{} s per byte and rank; {}{}\n", collective, bound.p, bound.q,
-             is_told ? fmt::format("{} tree(s) per root", bound.trees_per_root) : "trees", reached);
+  const char* const reached = bound.may_be_out_of_reach
+                                  ? "may reach it: a switch receives more than it can send, or less"
+                                  : "reach it";
+  fmt::print("exact {} bound: {}/{} s per byte of each rank; {} {}\n", collective, bound.p, bound.q,
+             is_told ? fmt::format("{} tree(s) per rank", bound.trees_per_root) : "trees", reached);
 }
 
 std::string text_of(const topology::Topology& cluster, const Widened& one) {
@@ -322,28 +324,30 @@ std::string text_of(const topology::Topology& cluster, const Widened& one) {
     const double more = static_cast<double>(algbw.bytes_per_second()) /
                             static_cast<double>(one.before.bytes_per_second()) -
                         1;
-    return fmt::format("{} {} instead of {} (+{})", one.collective, to_string(algbw),
-                       to_string(one.before), percent(more));
+    return fmt::format("{} instead of {} (+{})", to_string(algbw), to_string(one.before),
+                       percent(more));
   };
   if (one.algbw > one.before) {
-    return fmt::format("{} twice as wide, both ways: {}", one.link, gain(one.algbw));
+    return fmt::format("{}: doubling {} in both directions gives {}", one.collective, one.link,
+                       gain(one.algbw));
   }
-  const std::string alone = fmt::format("{} twice as wide, both ways, buys {} nothing by itself",
-                                        one.link, one.collective);
+  const std::string alone =
+      fmt::format("{}: doubling {} alone gains nothing", one.collective, one.link);
   if (!one.together) {
-    return alone + ": other cuts are as narrow";
+    return alone + ", as other cuts are as narrow";
   }
-  return fmt::format("{}; {} together: {}", alone, listed(cluster, one.together->links),
+  return fmt::format("{}; doubling {} gives {}", alone, listed(cluster, one.together->links),
                      gain(one.together->algbw));
 }
 
 void run_bounds(Session& session, const ClusterOptions& options, bool in_network,
                 std::int64_t trees) {
   const topology::Topology cluster = options.load(session);
-  const auto [gather, scatter, reduce] = bounds_of(cluster, options.cluster, in_network);
-  const std::vector<NamedForest> forests = forests_of(cluster, trees);
+  const auto [gather, scatter, reduce] = bounds_of(session, cluster, options.cluster, in_network);
+  const std::vector<NamedForest> forests = forests_of(session, cluster, trees);
   const bool is_assumed = in_network && !topology::says_what_switches_do(cluster);
-  const std::vector<Widened> widened = widened_links(cluster, gather, scatter, reduce, in_network);
+  const std::vector<Widened> widened =
+      widened_links(session, cluster, gather, scatter, reduce, in_network);
   if (session.json) {
     nlohmann::json wider = nlohmann::json::object();
     for (const Widened& one : widened) {
@@ -391,12 +395,11 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
   print_exactly("all-gather", gather);
   print_exactly("reduce-scatter", scatter);
   if (reduce.p > 0) {
-    fmt::print(
-        "{} all-reduce bound: {}/{} s per byte{}\n",
-        reduce.may_be_out_of_reach ? "proved" : "exact", reduce.p, reduce.q,
-        reduce.may_be_out_of_reach
-            ? ", if it can be reached: the joint optimum was not looked for, or not to its end"
-            : "");
+    fmt::print("{} all-reduce bound: {}/{} s per byte{}\n",
+               reduce.may_be_out_of_reach ? "proved" : "exact", reduce.p, reduce.q,
+               reduce.may_be_out_of_reach
+                   ? "; a schedule may not reach it, as the search for the exact bound did not end"
+                   : "");
   }
   for (const NamedForest& one : forests) {
     fmt::print("{} along {} tree(s) per rank{}: {}, {} of the bound, {} transfers deep\n",
@@ -406,7 +409,8 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
   }
   if (is_assumed) {
     fmt::print(
-        "no switch of the cluster says that it reduces or multicasts: all are taken to do both\n");
+        "the cluster file names no switch that reduces or multicasts: all are assumed to do "
+        "both\n");
   }
   for (const Widened& one : widened) {
     fmt::print("{}\n", text_of(cluster, one));
@@ -426,14 +430,15 @@ void add_topology_command(CLI::App& app, Session& session) {
     add_common_options(*command, session);
     command
         ->add_option("cluster,--cluster", options->cluster,
-                     "Cluster file, or the name of a shipped one")
+                     "Cluster file, or the name of a shipped cluster such as two-racks-40g")
         ->required();
     options->add_to(*command);
     command->footer(example);
     return command;
   };
 
-  add("show", "Ranks, links and tiers", "Example: rackrail topology show two-racks-40g")
+  add("show", "Show ranks, links and tiers of a cluster",
+      "Example: rackrail topology show two-racks-40g")
       ->callback([&session, options] {
         session.command = "topology show";
         run_show(session, *options);
@@ -441,27 +446,28 @@ void add_topology_command(CLI::App& app, Session& session) {
 
   const auto to = std::make_shared<std::string>("yaml");
   const auto output = std::make_shared<std::string>();
-  CLI::App* convert = add("convert", "Write a cluster in rackrail's flat form",
+  CLI::App* convert = add("convert", "Write a cluster as a flat YAML file or edge list",
                           "Example: rackrail topology convert ndv4-topo.xml --overlay "
                           "ndv4-8-nodes.yaml -o cluster.yaml");
-  convert->add_option("--to", *to, "yaml or edge-list")
+  convert->add_option("--to", *to, "Format to write: yaml or edge-list")
       ->check(CLI::IsMember({"yaml", "edge-list"}))
       ->capture_default_str();
-  convert->add_option("-o,--output", *output, "File to write; standard output by default");
+  convert->add_option("-o,--output", *output, "File to write. Default: standard output");
   convert->callback([&session, options, to, output] {
     session.command = "topology convert";
     run_convert(session, *options, *to, *output);
   });
 
   const auto in_network = std::make_shared<bool>(false);
-  CLI::App* bounds = add("bounds", "What no schedule can beat, and the cut that says so",
-                         "Example: rackrail topology bounds fat-tree-128-2to1");
-  bounds->add_flag("--in-network", *in_network, "Let switches that can reduce and multicast");
+  CLI::App* bounds = add(
+      "bounds", "Show the lower bounds that no schedule can beat, and the links that cause them",
+      "Example: rackrail topology bounds fat-tree-128-2to1");
+  bounds->add_flag("--in-network", *in_network,
+                   "Let switches reduce and multicast, where they can");
   const auto trees = std::make_shared<std::int64_t>(0);
   bounds
       ->add_option("--trees-per-rank", *trees,
-                   "Look for trees too, so many per rank at most (of unequal shares where that is "
-                   "nearer), and say how near they come")
+                   "Also look for trees that reach the bound, at most this many per rank, e.g. 4")
       ->check(CLI::Range(1, 1000));
   bounds->callback([&session, options, in_network, trees] {
     session.command = "topology bounds";

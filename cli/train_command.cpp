@@ -112,7 +112,11 @@ std::optional<TrainingPrediction> prediction_of(
 /// A progress bar over steps; the callback comes from another thread.
 class TrainingProgress {
  public:
-  explicit TrainingProgress(std::int64_t steps) : steps_(steps), bar_("training") {}
+  /// Shows nothing before the first update: what comes before the training has bars of its own.
+  TrainingProgress(std::int64_t steps, Elsewhere elsewhere)
+      : steps_(steps), bar_("training", elsewhere) {
+    bar_.clear();
+  }
 
   void update(const runtime::JobProgress& progress) {
     const std::lock_guard lock(mutex_);
@@ -306,7 +310,7 @@ void train_without_plan(Session& session, const TrainOptions& options) {
   const emulate::NetworkPlan network =
       plan_emulation(session, cluster, options.emulate, options.scale);
   runtime::JobOptions job_settings = job_options(session, options);
-  TrainingProgress progress_bar(options.steps);
+  TrainingProgress progress_bar(options.steps, session.progress_elsewhere());
   job_settings.on_progress = [&progress_bar](const runtime::JobProgress& progress) {
     progress_bar.update(progress);
   };
@@ -367,7 +371,9 @@ void run_train(Session& session, const TrainOptions& options) {
                          workload_of(session, options, plan));
     continuation->attach(job_settings);
   }
-  TrainingProgress progress_bar(options.steps);
+  const bool is_first = !launch.has_value() || launch->rank == Rank(0);
+  TrainingProgress progress_bar(options.steps,
+                                is_first ? session.progress_elsewhere() : Elsewhere::kNothing);
   job_settings.on_progress = [&progress_bar](const runtime::JobProgress& progress) {
     progress_bar.update(progress);
   };

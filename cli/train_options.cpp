@@ -101,103 +101,92 @@ void TrainOptions::require_consistent(
 }
 
 void TrainOptions::add_to(CLI::App& command) {
-  command.add_option("plan", plan,
-                     "Plan file; with --emulate it may be left out: then a plan is made for the "
-                     "network as it is here");
+  command.add_option(
+      "plan", plan,
+      "Plan file. With --emulate it may be left out: a plan is made for the emulated network");
   command
-      .add_option("--workers", workers,
-                  "Local worker processes to start; must be the plan's number of ranks, or the "
-                  "emulated cluster's")
+      .add_option(
+          "--workers", workers,
+          "Start this many local workers: as many as the plan or the emulated cluster has ranks")
       ->check(CLI::Range(1, kMostWorkers));
   command
       .add_option("--training", training,
                   "Training file (model, data, optimiser), or the name of a shipped one")
       ->capture_default_str();
-  command.add_option("--steps", steps, "Steps to train, instead of the training file's")
+  command.add_option("--steps", steps, "Number of steps to train. Default: the training file's")
       ->check(CLI::Range(1, kMostTrainingSteps));
   synchrony.add_to(command);
   command.add_option("--checkpoints", checkpoints, "Folder for checkpoints");
-  command.add_flag("--resume", resume, "Go on from the latest checkpoint there");
-  command.add_option("--transport", transport, "Transport, see rackrail info")
+  command.add_flag("--resume", resume, "Go on from the latest checkpoint in --checkpoints");
+  command
+      .add_option("--transport", transport, "Transport between workers; 'rackrail info' lists them")
       ->capture_default_str();
   gpu.add_to(command);
   command
-      .add_option(
-          "--on-loss", on_loss,
-          "When a worker is lost: stop (from the last checkpoint, --resume goes on), "
-          "continue with the workers that are left and a new plan for them, or wait for "
-          "another worker in its place (local workers are started again) and continue "
-          "without when none comes; one that comes later joins in both cases. With wait and "
-          "--checkpoints, when nobody is left who has the parameters, those who come go on "
-          "from the last checkpoint")
+      .add_option("--on-loss", on_loss,
+                  "What to do when a worker is lost. stop: end; --resume goes on from the last "
+                  "checkpoint. continue: make a new plan for the others and go on. wait: start a "
+                  "replacement or wait for one, and go on without it if none comes")
       ->check(CLI::IsMember({"stop", "continue", "wait"}))
       ->capture_default_str();
   command
       .add_option("--on-slow", on_slow,
-                  "When a link or a worker becomes slower than it was: ignore, report, or replan "
-                  "and go on with the new plan; --json then has what was found and all step times")
+                  "What to do when a link or a worker becomes slow: ignore, report, or replan "
+                  "(make a new plan and go on with it)")
       ->check(CLI::IsMember({"ignore", "report", "replan"}))
       ->capture_default_str();
   CLI::Option* const noise_option = command.add_option(
       "--on-noise", on_noise,
-      "When another batch is better by the noise scale of the gradients and the rates "
-      "of links, both as measured now: ignore, report, or rebatch and go on with it, "
-      "for as many samples; with --on-slow report at least. --json then has what was "
-      "decided and the batches");
+      "What to do when another batch size is better by the measured noise scale and link rates: "
+      "ignore, report, or rebatch (go on with it). Needs --on-slow report or replan");
   noise_option->check(CLI::IsMember({"ignore", "report", "rebatch"}))->capture_default_str();
   command
-      .add_option("--decide-every", noise.every,
-                  "With --on-noise: steps from one decision to the next; three in a row must agree")
+      .add_option(
+          "--decide-every", noise.every,
+          "With --on-noise: decide every so many steps. Three decisions in a row must agree")
       ->check(CLI::Range(1, kMostTrainingSteps))
       ->needs(noise_option)
       ->capture_default_str();
   command
       .add_option("--max-global-batch", noise.max_global_batch,
-                  "With --on-noise: largest batch of a step")
+                  "With --on-noise: largest global batch of a step")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{kMostTrainingSteps}))
       ->needs(noise_option);
   heartbeats.add_to(command);
   command
       .add_option("--replacement-timeout", replacement_timeout,
-                  "With --on-loss wait: how long to wait")
+                  "With --on-loss wait: how long to wait for a replacement")
       ->capture_default_str();
   command.add_option("--state", state,
-                     "Folder for the state of the job: when this command is killed, its workers "
-                     "wait a minute for the same command, which then takes them up");
-  command.add_option(
-      "--calibration", calibration,
-      "File that 'rackrail calibrate' wrote: adds the prediction for this machine, and "
-      "with --emulate for the network on it");
+                     "Folder for the job's state. If this command is killed, its workers wait a "
+                     "minute for the same command to take over");
+  command.add_option("--calibration", calibration,
+                     "File of 'rackrail calibrate': also predict the step time on this machine");
   command.add_option("--workload,--model", workload,
-                     "Workload of the plan, where it is not a shipped one or has other compute "
-                     "times: for --calibration, --on-loss, --on-slow and --on-noise, and to plan "
-                     "where there is no plan");
+                     "Workload file of the plan; not needed for a shipped model");
   command.add_option("--cluster", cluster.cluster,
-                     "Cluster of the plan, where it is not a shipped one");
+                     "Cluster file of the plan; not needed for a shipped cluster");
   cluster.add_to(command);
-  command.add_option("--trace", trace, "Perfetto trace of one measured step to write");
+  command.add_option("--trace", trace,
+                     "Trace of one measured step to write; open it at ui.perfetto.dev");
   CLI::Option* const emulate_option = command.add_option(
       "--emulate", emulate,
-      "Cluster of the plan, whose network is built on this machine for the workers: see emulate. "
-      "Without a plan, what the model and messages cost is measured in it (but for what "
-      "--calibration and --workload say), a plan is made, and the predicted step stands beside the "
-      "measured one; links and sizes of collectives are held against predictions by validate");
+      "Build this cluster's network on this machine for the workers, see 'rackrail emulate'. "
+      "Without a plan one is made for it, from costs measured here");
   add_scale_option(command, scale)->needs(emulate_option);
   command.add_option("--token-file", token_file,
-                     "File with the job's secret; RACKRAIL_JOB_TOKEN by default");
+                     "File with the job's secret. Default: RACKRAIL_JOB_TOKEN");
   command.add_option("--listen", listen,
-                     "Local workers: host:port where 'rackrail job' finds this job, by its token; "
-                     "port 0: any, which is said");
+                     "host:port where 'rackrail job' reaches this job of local workers. Port 0: "
+                     "any free port, which is printed");
   command.footer(
-      "Examples: rackrail train plan.json --workers 4\n"
-      "          mpirun -n 4 rackrail train plan.json\n"
-      "          rackrail train plan.json --workers 4 --share-gpu\n"
-      "          rackrail train plan.json --emulate two-racks-40g --scale 0.0125\n"
-      "          rackrail train --emulate two-racks-40g --scale 0.0125 --steps 50\n"
-      "Under mpirun, srun, torchrun or with TF_CONFIG each process is one rank.\n"
-      "RACKRAIL_TLS=FOLDER (ca.pem, cert.pem, key.pem) has workers and coordinator talk over "
-      "mutual TLS.\n"
-      "Exit status besides 0, 1 and 2: 130 after SIGINT and 143 after SIGTERM (128 + signal).");
+      "Examples: rackrail train plan.json --workers 4\n          mpirun -n 4 rackrail train "
+      "plan.json\n          rackrail train plan.json --workers 4 --share-gpu\n          rackrail "
+      "train plan.json --emulate two-racks-40g --scale 0.0125\n          rackrail train --emulate "
+      "two-racks-40g --scale 0.0125 --steps 50\nUnder mpirun, srun, torchrun or with TF_CONFIG "
+      "each process is one rank.\nRACKRAIL_TLS=FOLDER (ca.pem, cert.pem, key.pem) encrypts "
+      "workers' and coordinator's messages\nwith mutual TLS. Exit status 130 after Ctrl-C (SIGINT) "
+      "and 143 after SIGTERM.");
 }
 
 }  // namespace rackrail::cli

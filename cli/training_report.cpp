@@ -95,7 +95,8 @@ void add_conflicts(const runtime::JobResult& job, TrainingSummary& summary) {
 }
 
 std::string conflicts_text(double rate, double staleness) {
-  return fmt::format("{} of the updates met others' ({:.2f} on average)", percent(rate), staleness);
+  return fmt::format("{} of the updates met newer parameters ({:.2f} updates on average)",
+                     percent(rate), staleness);
 }
 
 nlohmann::json or_null(const std::optional<double>& value) {
@@ -239,12 +240,13 @@ std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
   }
   if (summary.network == TrainingNetwork::kThisMachine) {
     table.add_row({"on the cluster",
-                   fmt::format("{}, simulated: '{}', whose network these workers of one machine do "
-                               "not have (--emulate)",
+                   fmt::format("{} predicted on '{}'; workers of one machine do not have its "
+                               "network: see --emulate",
                                to_string(plan.prediction.step_time), plan.cluster_name)});
   }
   table.add_row(
-      {"synchronisation", has_measured ? percent(summary.sync_share) + " of the step" : "-"});
+      {"synchronisation",
+       has_measured ? percent(summary.sync_share) + " of the step waits for gradients" : "-"});
   for (const auto& [tier, bytes] : tiers) {
     table.add_row({"over " + tier, to_string(Bytes(bytes))});
   }

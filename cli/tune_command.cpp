@@ -11,6 +11,7 @@
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
+#include "cli/interrupt.hpp"
 #include "cli/plan_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
@@ -83,7 +84,7 @@ std::string settings(const explore::Row& row) {
     text +=
         fmt::format("{}{} {}", text.empty() ? "" : ", ", path.substr(path.find('.') + 1), value);
   }
-  return text.empty() ? "the planner's own choice" : text;
+  return text.empty() ? "what the planner chooses by itself" : text;
 }
 
 /// "1234.5 useful samples/s".
@@ -108,12 +109,17 @@ void print(const explore::Scenario& scenario, const explore::TuneResult& result,
   }
   if (scenario.repetitions > 1 && all_executions_equal(trials.rows)) {
     fmt::print(
-        "note            the {} executions of each trial are equal: nothing in them is "
-        "random\n",
+        "note            the {} executions of each trial are equal: nothing is random here\n",
         scenario.repetitions);
   }
   if (trials.failed > 0) {
     fmt::print("note            {} of {} trials failed\n", trials.failed, trials.rows.size());
+  }
+  if (trials.left_out > 0) {
+    fmt::print(
+        "stopped         by Ctrl-C: the best plan found so far, {} over its bound; {} trials "
+        "are missing\n",
+        percent(result.plan.prediction.gap), trials.left_out);
   }
   fmt::print("\n{}\n{}\n", bucket_table(result.plan), prediction_table(result.plan));
   if (options.output.empty()) {
@@ -139,8 +145,15 @@ void run(Session& session, const TuneCommandOptions& options, bool seed_is_given
     bar.update(static_cast<double>(done) / static_cast<double>(std::max<std::size_t>(1, all)),
                fmt::format("{} of {} trials", done, all));
   };
+  const EndsEarly ends_early;
+  sweep.stop = was_interrupted;
   const explore::TuneResult result = explore::tune(scenario, sweep);
   bar.clear();
+  if (!result.best.figures) {
+    throw NothingFound();
+  }
+  const bool is_partial = result.trials.left_out > 0;
+  session.status = is_partial ? kInterrupted : kDone;
   if (!options.output.empty()) {
     plan::save_plan(result.plan, options.output);
   }
@@ -159,6 +172,9 @@ void run(Session& session, const TuneCommandOptions& options, bool seed_is_given
       {"planner_alone", nlohmann::json::parse(explore::to_line(result.planner_alone))},
       {"planner_alone_is_best", result.planner_alone_is_best()},
       {"plan", plan_json(result.plan)}};
+  if (is_partial) {
+    object["interrupted"] = true;
+  }
   if (!options.output.empty()) {
     object["output"] = options.output;
   }
@@ -168,39 +184,39 @@ void run(Session& session, const TuneCommandOptions& options, bool seed_is_given
 }  // namespace
 
 void add_tune_command(CLI::App& app, Session& session) {
-  CLI::App* command =
-      app.add_subcommand("tune", "Search for the options of the planner that make the best plan");
+  CLI::App* command = app.add_subcommand("tune", "Search the planner's options for the best plan");
   add_common_options(*command, session);
   const auto options = std::make_shared<TuneCommandOptions>();
   command
       ->add_option(
           "target", options->target,
-          "Cluster file, or the name of a shipped one; or a scenario that says what varies")
+          "Cluster file or name, with a workload; or a scenario file that says what varies")
       ->required();
   command->add_option("workload,--workload,--model", options->workload,
-                      "Workload file, or the name of a shipped one; not beside a scenario");
-  command->add_option("--overlay", options->overlay,
-                      "YAML file with what the cluster file lacks (number of hosts, network, GPU)");
+                      "Workload file, or the name of a shipped model. Not with a scenario");
+  command->add_option(
+      "--overlay", options->overlay,
+      "YAML file that adds what the cluster file lacks: number of hosts, network, GPU");
   command->add_option("-o,--out,--output", options->output,
-                      "Plan file to write: .json (readable), anything else is binary");
-  command->add_option("--results", options->results,
-                      "Every trial as a line of JSON; what is in it already is not run again");
-  command->add_option("--trials", options->trials, "Different random settings; 50 by default")
+                      "Plan file to write. A name with .json is readable, any other is binary");
+  command->add_option(
+      "--results", options->results,
+      "File with one line of JSON per trial. Trials that it already has are not run again");
+  command->add_option("--trials", options->trials, "Number of random settings to try. Default: 50")
       ->check(CLI::Range(1, kMostTrials));
   command
       ->add_option("--executions", options->executions,
-                   "Simulated runs of each, with seeds of their own; 3 by default")
+                   "Simulated runs of each trial, with different seeds. Default: 3")
       ->check(CLI::Range(1, kMostExecutions));
-  command->add_option(
-      "--objective", options->objective,
-      "step_time_s, throughput (samples/s), goodput (samples/s, of which so many count as "
-      "the workload's noise scale says; the default), sync_share or gap");
+  command->add_option("--objective", options->objective,
+                      "What is best: goodput (useful samples/s, the default), throughput "
+                      "(samples/s), step_time_s, sync_share or gap");
   command
       ->add_option("--error-budget", options->error_budget,
-                   "Largest error budget that is tried, see rackrail plan")
+                   "Largest error budget to try, see 'rackrail plan'")
       ->check(CLI::Range(0.0, kLargestErrorBudget))
       ->capture_default_str();
-  command->add_option("-j,--jobs", options->jobs, "Threads; one per core by default")
+  command->add_option("-j,--jobs", options->jobs, "Number of threads. Default: one per core")
       ->check(CLI::Range(1, kMostThreads));
   command->footer("Example: rackrail tune two-racks-40g resnet-50 -o plan.json");
   command->callback([&session, options, command] {

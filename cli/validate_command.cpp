@@ -361,7 +361,10 @@ void run_validate(Session& session, const ValidateOptions& options) {
                               [&](const nccl::Measured& one) { return selection.has(one); });
     learnt.assign(std::make_move_iterator(measured.begin()), std::make_move_iterator(held));
     measured.erase(measured.begin(), held);
+    std::optional<ProgressBar> bar(std::in_place, "fitting constants",
+                                   session.progress_elsewhere());
     const nccl::Fit fit = nccl::fit(cluster, learnt, parameters);
+    bar.reset();
     parameters = fit.parameters;
     std::string names;
     for (const std::string_view name : fit.fitted) {
@@ -398,9 +401,12 @@ void run_validate(Session& session, const ValidateOptions& options) {
   }
   nccl::Machines machines(cluster);
   std::vector<Case> cases;
+  ProgressBar bar("predicting", session.progress_elsewhere());
   for (const nccl::Measured& one : measured) {
+    bar.update(static_cast<double>(cases.size()) / static_cast<double>(measured.size()));
     cases.push_back({&one, nccl::all_reduce(machines.of(one), one.size, one.choice, parameters)});
   }
+  bar.clear();
   const ErrorSummary summary = summarise(cases);
   if (session.json) {
     session.print_json(to_json(cases, summary, parameters, calibrates));
@@ -418,12 +424,13 @@ void add_gpu_options(CLI::App& command, ValidateOptions& options) {
   options.gpu.gpu.add_to(command);
   command
       .add_option("--workers", options.gpu.workers,
-                  "With --device cuda: worker processes; with --gpu-path hybrid in two "
+                  "With --device cuda: number of workers. With --gpu-path hybrid they form two "
                   "halves, as of two hosts")
       ->check(CLI::Range(2, kMostWorkers))
       ->capture_default_str();
-  command.add_option("--schedule", options.gpu_schedule,
-                     "With --device cuda: plan with this family only (see rackrail info)");
+  command.add_option(
+      "--schedule", options.gpu_schedule,
+      "With --device cuda: plan with this schedule family only; 'rackrail info' lists them");
   command.add_option("--codec", options.gpu_codec,
                      "With --device cuda: plan with this codec instead of FP32");
 }
@@ -433,7 +440,8 @@ void add_training_options(CLI::App& command, ValidateOptions& options, CLI::Opti
   constexpr int kMostSteps = 100'000;
   constexpr int kMostSamples = 1'000'000;
   command
-      .add_option("--steps", options.steps, "Of each training on the emulated network or the GPUs")
+      .add_option("--steps", options.steps,
+                  "Steps of each training on the emulated network or the GPUs")
       ->check(CLI::Range(2, kMostSteps))
       ->capture_default_str()
       ->excludes(cluster);
@@ -445,7 +453,7 @@ void add_training_options(CLI::App& command, ValidateOptions& options, CLI::Opti
       ->excludes(cluster);
   command
       .add_option("--local-batch", options.local_batch,
-                  "Samples per worker and step, instead of the training file's")
+                  "Samples per worker and step. Default: the training file's")
       ->check(CLI::Range(1, kMostSamples))
       ->excludes(cluster);
 }
@@ -455,65 +463,65 @@ void add_training_options(CLI::App& command, ValidateOptions& options, CLI::Opti
 void add_validate_command(CLI::App& app, Session& session) {
   CLI::App* command = app.add_subcommand(
       "validate",
-      "Hold predictions against measurements: of NCCL, of an emulated cluster, or of GPUs here");
+      "Compare predictions with measurements: of NCCL, of an emulated cluster, or of GPUs here");
   add_common_options(*command, session);
   const auto options = std::make_shared<ValidateOptions>();
   command->add_option("measurements", options->files,
-                      "CSV, JSON lines or logs of nccl-tests; or a cluster, to execute on its "
-                      "emulated network what is predicted");
-  CLI::Option* cluster =
-      command->add_option("--cluster", options->cluster.cluster, "Cluster they were measured on");
+                      "Measurements: CSV, JSON lines or logs of nccl-tests. Or a cluster, which is "
+                      "emulated and measured");
+  CLI::Option* cluster = command->add_option("--cluster", options->cluster.cluster,
+                                             "Cluster that the measurements were made on");
   options->cluster.add_to(*command);
   command->add_option(
       "--calibrate-on", options->calibrate_on,
-      "Fit the constants on these cases and predict the others: gpus=2,4 or nodes=2");
+      "Fit the model's constants on these cases and predict the others, e.g. gpus=2,4 or nodes=2");
   command->add_option("--parameters", options->parameters,
-                      "Constants to use or to start from: file, or the name of shipped ones");
-  command->add_option("--save-parameters", options->save, "Where to write the constants used");
-  command->add_option("--from", options->from, "Smallest size to look at")->capture_default_str();
-  command->add_option("--to", options->to, "Largest size on an emulated network")
+                      "Constants to use or start from: a file, or the name of shipped ones");
+  command->add_option("--save-parameters", options->save, "Write the constants used to this file");
+  command->add_option("--from", options->from, "Smallest message that counts")
+      ->capture_default_str();
+  command->add_option("--to", options->to, "Largest message on an emulated network")
       ->capture_default_str()
       ->excludes(cluster);
-  command->add_option("--algorithm", options->algorithm,
-                      "ring, tree, nvls or nvls-tree; as the file says, else NCCL's choice");
-  command->add_option("--protocol", options->protocol, "ll, ll128 or simple; the same");
   command->add_option(
-      "--within", options->within,
-      "Exit with 1 when the worst error of any row is above this: 10% or 0.1 (of messages "
-      "over links, those of 64 KiB and more)");
+      "--algorithm", options->algorithm,
+      "NCCL algorithm: ring, tree, nvls or nvls-tree. Default: the file's, else NCCL's choice");
   command->add_option(
-      "--mean-within", options->mean_within,
-      "Likewise when the geometric mean of the factors by which predictions are off is "
-      "above 1 and this: 5%");
+      "--protocol", options->protocol,
+      "NCCL protocol: ll, ll128 or simple. Default: the file's, else NCCL's choice");
+  command->add_option("--within", options->within,
+                      "Exit with status 1 if any prediction is further off than this, e.g. 10%. Of "
+                      "link messages those from 64 KiB count");
+  command->add_option("--mean-within", options->mean_within,
+                      "Exit with status 1 if predictions are further off on average than this, "
+                      "e.g. 5% (geometric mean)");
   command->add_flag("--all-rows", options->all_rows, "Show every case");
   add_scale_option(*command, options->scale)->excludes(cluster);
   command
       ->add_option("-o,--output", options->output,
-                   "On an emulated network: the result as JSON, written anew after each measured "
-                   "row, so that it is there whatever ends the command")
+                   "On an emulated network: write the result as JSON after every measured row, so "
+                   "that it survives an early end")
       ->excludes(cluster);
   command
-      ->add_flag("--every-schedule", options->every_schedule,
-                 "On an emulated network: execute every schedule at every size, not only those "
-                 "that are predicted fastest")
+      ->add_flag(
+          "--every-schedule", options->every_schedule,
+          "On an emulated network: measure every schedule at every size, not only the fastest")
       ->excludes(cluster);
   command
-      ->add_option("--codecs", options->codecs,
-                   "Of the all-reduces on an emulated network, such as none,fp16,int8 (default: "
-                   "none), and of a training with each beside the one with what is best; "
-                   "--within counts those, too")
+      ->add_option(
+          "--codecs", options->codecs,
+          "On an emulated network: also measure these codecs, e.g. none,fp16,int8. Default: none")
       ->delimiter(',')
       ->excludes(cluster);
   add_training_options(*command, *options, cluster);
   add_gpu_options(*command, *options);
   command->footer(
-      "On an emulated network each link's rate is measured, and predictions are held against\n"
-      "messages of 1 KiB to 16 MiB there and back over a link of each kind, all-reduces of 1 KiB\n"
-      "to 64 MiB (both within --from and --to), and a training.\n"
-      "Example: rackrail validate a100-2gpu.csv a100-3gpu.csv a100-4gpu.csv --cluster a100-8x8 \\\n"
-      "             --calibrate-on gpus=2,4 --from 8MiB --within 10%\n"
-      "         rackrail validate two-racks-40g --scale 0.0125      (as root)\n"
-      "         rackrail validate --device cuda --share-gpu --workers 4 --training digits-cnn");
+      "On an emulated network these are compared: link rates; messages of 1 KiB to 16 MiB over "
+      "a\nlink of each kind; all-reduces of 1 KiB to 64 MiB; and a training.\nExample: rackrail "
+      "validate a100-2gpu.csv a100-3gpu.csv a100-4gpu.csv --cluster a100-8x8 \\\n             "
+      "--calibrate-on gpus=2,4 --from 8MiB --within 10%\n         rackrail validate two-racks-40g "
+      "--scale 0.0125      (as root)\n         rackrail validate --device cuda --share-gpu "
+      "--workers 4 --training digits-cnn");
   command->callback([&session, options] {
     session.command = "validate";
     run_validate(session, *options);

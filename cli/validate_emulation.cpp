@@ -202,19 +202,23 @@ void execute_all(Session& session, const EmulationValidation& options,
                  const topology::Topology& original, const CollectiveSelection& selection,
                  const BuiltInTraining& training, ValidationRecord& record) {
   std::optional<runtime::InterruptGuard> interrupts(std::in_place);
-  const emulate::EmulatedNetwork network(
-      plan_emulation(session, original, options.cluster.cluster, options.scale));
+  const emulate::EmulatedNetwork network = built_network(
+      session, plan_emulation(session, original, options.cluster.cluster, options.scale));
   record.add_links(network.plan(), check_emulation(session, network, *interrupts));
   require_no_interrupt(*interrupts);
   const TemporaryFolder folder;
+  std::optional<ProgressBar> bar(std::in_place, "measuring this machine",
+                                 session.progress_elsewhere());
   const MachineCosts costs = measure_costs(network, training, folder, *interrupts);
   const topology::Topology machine =
       machine_as_network(original, network.plan(), costs.calibration);
   sim::SimulationOptions simulation;
   simulation.device_rates = costs.calibration.rates;
+  bar.emplace("planning what to execute", session.progress_elsewhere());
   std::vector<MessagePlan> messages = plan_messages(machine, simulation, message_sizes(selection));
   std::vector<CollectivePlan> plans = plan_collectives(machine, simulation, selection);
   const auto of_steps = codecs_of_steps(options.step_codecs);
+  bar.reset();
   record.begin(costs.calibration, costs.workload, messages, plans, of_steps.size());
   const Execution on{network, folder, *interrupts};
   for (MessagePlan& one : messages) {
@@ -222,13 +226,16 @@ void execute_all(Session& session, const EmulationValidation& options,
   }
   execute_collectives(on, plans, record);
   for (const std::optional<plan::Codec>& codec : of_steps) {
+    bar.emplace("planning a training", session.progress_elsewhere());
     const plan::Plan plan = plan_for_network(machine, costs, session.seed, codec);
     const Duration predicted =
         predict_training(plan, costs.workload, machine, costs.calibration, {}).step_time;
     require_no_interrupt(*interrupts);
     interrupts.reset();  // the training has its own
+    bar.emplace("training", session.progress_elsewhere());
     execute_step(network, training, plan, predicted, costs.workload.name, codec, options.steps,
                  record);
+    bar.reset();
     interrupts.emplace();
   }
 }

@@ -445,9 +445,10 @@ GpuReport carry_out(Session& session, const GpuValidation& options) {
   report.gpus = std::min(options.workers, runtime::cuda_devices().size());
   if (report.gpus < options.workers && !runtime::cuda_status().has_mps) {
     session.note(
-        "note: workers take turns on the GPU that they share, which predictions do not know; where "
-        "CUDA's MPS runs (nvidia-cuda-mps-control -d), their work overlaps");
+        "note: workers that share a GPU take turns, which predictions leave out; start CUDA's MPS "
+        "(nvidia-cuda-mps-control -d) to let their work overlap");
   }
+  const ProgressBar bar("measuring on the GPU", session.progress_elsewhere());
   const GpuWorkers workers(options, file);
   report.costs = measure_tiers(workers, options, report.workload.gradient_bytes());
   const std::vector<std::vector<Rank>> hosts = hosts_of(options);

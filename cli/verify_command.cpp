@@ -26,6 +26,7 @@ struct VerifyOptions {
 void run_verify(Session& session, const VerifyOptions& options) {
   const PlanInput input =
       load_unverified_input(session, options.plan, options.cluster, options.workload);
+  ProgressBar bar("checking", session.progress_elsewhere());
   const plan::VerifyReport whole = plan::verify(input.plan, &input.cluster, &input.workload);
   session.status = whole.ok() ? kDone : kNotMet;
   Table table({{"schedule"},
@@ -45,6 +46,7 @@ void run_verify(Session& session, const VerifyOptions& options) {
                          {"depth", report.depth},
                          {"largest_fan_in", report.largest_fan_in}});
   }
+  bar.clear();
   if (session.json) {
     session.print_json({{"ok", whole.ok()},
                         {"problems", whole.problems},
@@ -67,15 +69,15 @@ void run_verify(Session& session, const VerifyOptions& options) {
 }  // namespace
 
 void add_verify_command(CLI::App& app, Session& session) {
-  CLI::App* command = app.add_subcommand("verify", "Prove that a plan's schedules are right");
+  CLI::App* command = app.add_subcommand("verify", "Prove that a plan's schedules are correct");
   add_common_options(*command, session);
   const auto options = std::make_shared<VerifyOptions>();
   command->add_option("plan", options->plan, "Plan file")->required();
   command->add_option("--cluster", options->cluster.cluster,
-                      "Cluster of the plan, where it is not a shipped one");
+                      "Cluster file of the plan; not needed for a shipped cluster");
   options->cluster.add_to(*command);
   command->add_option("--workload,--model", options->workload,
-                      "Workload of the plan, where it is not a shipped one");
+                      "Workload file of the plan; not needed for a shipped model");
   command->footer("Example: rackrail verify plan.json");
   command->callback([&session, options] {
     session.command = "verify";

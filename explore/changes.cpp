@@ -182,19 +182,19 @@ void add_device(const Topology& topology, std::vector<Change>& changes,
   }
   if (classes.size() != 1) {
     notes.push_back(
-        fmt::format("faster codecs and additions are not tried: the ranks are of {} device classes",
+        fmt::format("faster codecs and sums are not tried, as the ranks are of {} device classes",
                     classes.size()));
     return;
   }
   for (const auto& [by, factor] : {std::pair("+10 %", 1 + kMarginal), std::pair("x2", 2.0)}) {
-    Change codecs{.what = "codec rates",
+    Change codecs{.what = "codec speed",
                   .by = by,
                   .is_marginal = factor < 2,
                   .links = {},
                   .device_speed = 1,
                   .device_rates = plan::device_rates(topology, Rank(0))};
     Change additions = codecs;
-    additions.what = "rate of additions";
+    additions.what = "speed of sums";
     for (plan::CodecRate& rate : codecs.device_rates->codecs) {
       rate = {scaled(rate.encode, factor), scaled(rate.decode, factor)};
     }

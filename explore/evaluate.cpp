@@ -34,9 +34,10 @@ double value_of(const Figures& figures, const Objective& objective) {
   return objective.name == "gap" ? figures.gap : figures.step_time_s;
 }
 
-Figures evaluate(const Cell& cell, plan::Plan* made) {
+Figures evaluate(const Cell& cell, plan::Plan* made, const std::function<bool()>& stop) {
   PlanChoice choice = read_plan_choice(cell.plan);
   choice.options.seed = cell.seed;
+  choice.options.stop = stop;
   choice.options.compare_baselines = made != nullptr;
   const topology::Topology cluster = read_cluster_source(cell.cluster);
   const plan::Workload workload = plan::read_workload_text(cell.workload.text, cell.workload.file);

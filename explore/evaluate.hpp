@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ double value_of(const Figures& figures, const Objective& objective);
 /// Plans the cell with the scenario's seed and simulates the plan `repetitions` times, execution i
 /// with a seed of its own in the plan (random_bits of seed and i), which is what everything random
 /// in an execution derives from, its faults too. `made`, if given, receives the plan, which is then
-/// compared with baselines too. Throws what reading, planning and simulating throw. Safe from
-/// several threads.
-Figures evaluate(const Cell& cell, plan::Plan* made = nullptr);
+/// compared with baselines too. Once `stop` says so, the search ends with its best plan so far.
+/// Throws what reading, planning and simulating throw. Safe from several threads.
+Figures evaluate(const Cell& cell, plan::Plan* made = nullptr,
+                 const std::function<bool()>& stop = {});
 
 }  // namespace rackrail::explore

@@ -217,25 +217,33 @@ Explanation explain(const plan::Plan& plan, const plan::Workload& workload,
       all_changes(topology, conditions, options, result.parts, result.notes);
   if (options.replan && options.conditions.scenario) {
     result.notes.emplace_back(
-        "plans are made for undisturbed steps, and then simulated as they are");
+        "--replan makes plans for undisturbed steps, then simulates them under the scenario");
   }
   if (!conditions.simulation.disturbances.capacity.empty()) {
-    result.notes.emplace_back(
-        "where the scenario gives a link a rate, it has that rate in every line, however wide it "
-        "is");
+    result.notes.emplace_back("a link whose rate the scenario sets has that rate in every row");
   }
-  result.gains.resize(changes.size());
+  std::vector<std::optional<Gain>> gains(changes.size());
+  const auto is_stopped = [&] { return options.stop && options.stop(); };
   std::mutex mutex;
   std::size_t done = 0;
   for_each_index(changes.size(), thread_count(options.threads, changes.size()), [&](std::size_t i) {
+    if (is_stopped()) {
+      return;
+    }
     Gain gain = try_out(changes[i], plan, workload, topology, options);
     gain.gain = 1 - gain.step_time / result.step_time;
     const std::lock_guard lock(mutex);
-    result.gains[i] = std::move(gain);
+    gains[i] = std::move(gain);
     if (options.progress) {
       options.progress(++done, changes.size());
     }
   });
+  for (std::optional<Gain>& gain : gains) {
+    if (gain) {
+      result.gains.push_back(*std::move(gain));
+    }
+  }
+  result.left_out = changes.size() - result.gains.size();
   std::stable_sort(result.gains.begin(), result.gains.end(),
                    [](const Gain& a, const Gain& b) { return a.gain > b.gain; });
   return result;

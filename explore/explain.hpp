@@ -53,8 +53,9 @@ struct Explanation {
   std::size_t steps = 1;     ///< that were simulated
   std::size_t reported = 0;  ///< the one that the parts are of
   Duration reported_time;
-  std::vector<Part> parts;  ///< longest first
-  std::vector<Gain> gains;  ///< largest first
+  std::vector<Part> parts;   ///< longest first
+  std::vector<Gain> gains;   ///< largest first
+  std::size_t left_out = 0;  ///< changes that were not tried, as ExplainOptions::stop came first
   std::vector<std::string> notes;
 
   /// The largest of the 10 % changes, if any gains something; a narrower one where that gains as
@@ -74,6 +75,8 @@ struct ExplainOptions {
   /// for undisturbed steps.
   bool replan = false;
   std::size_t threads = 0;  ///< one per core if 0
+  /// Asked between changes: from the first true on the others are left out. May be empty.
+  std::function<bool()> stop;
   /// Called after every simulation with how many of how many are done; from one thread at a time.
   std::function<void(std::size_t, std::size_t)> progress;
 };

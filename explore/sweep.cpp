@@ -98,7 +98,7 @@ Row run_cell(const Cell& cell, const SweepOptions& options) {
           .seconds = 0};
   const auto start = std::chrono::steady_clock::now();
   try {
-    row.figures = options.evaluate ? options.evaluate(cell) : evaluate(cell);
+    row.figures = options.evaluate ? options.evaluate(cell) : evaluate(cell, nullptr, options.stop);
   } catch (const std::exception& e) {
     row.error = e.what();
   }
@@ -154,16 +154,37 @@ SweepResult run_sweep(const Cells& cells, const SweepOptions& options) {
       options.progress(done, result.rows.size());
     }
   };
+  const auto is_stopped = [&] { return options.stop && options.stop(); };
+  std::vector<bool> is_left_out(result.rows.size());
+  for (const std::size_t i : missing) {
+    is_left_out[i] = true;
+  }
   report();
   for_each_index(missing.size(), thread_count(options.threads, missing.size()), [&](std::size_t i) {
+    if (is_stopped()) {
+      return;
+    }
     Row row = run_cell(cells.at(result.rows[missing[i]].cell), options);
     const std::lock_guard lock(mutex);
+    if (is_stopped()) {
+      return;  // of a search that may have been cut short
+    }
     journal.add(row);
     result.rows[missing[i]] = std::move(row);
+    is_left_out[missing[i]] = false;
     ++done;
     report();
   });
 
+  std::vector<Row> finished_now;
+  for (std::size_t i = 0; i < result.rows.size(); ++i) {
+    if (!is_left_out[i]) {
+      finished_now.push_back(std::move(result.rows[i]));
+    }
+  }
+  result.left_out = result.rows.size() - finished_now.size();
+  result.ran -= result.left_out;
+  result.rows = std::move(finished_now);
   std::vector<Row> whole;
   std::copy_if(before.rows.begin(), before.rows.end(), std::back_inserter(whole),
                [&](const Row& row) { return !ours.contains(row.digest); });

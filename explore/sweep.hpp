@@ -26,15 +26,18 @@ struct SweepOptions {
   Share share;
   /// Called after every cell with how many of how many are finished; from one thread at a time.
   std::function<void(std::size_t, std::size_t)> progress;
+  /// Asked between cells: from the first true on the sweep ends with the rows so far. May be empty.
+  std::function<bool()> stop;
   /// What a cell comes to; `evaluate` if empty.
   std::function<Figures(const Cell&)> evaluate;
 };
 
 struct SweepResult {
-  std::vector<Row> rows;   ///< of this share, in the order of the cells
-  std::size_t ran = 0;     ///< cells that were run now; the others were finished before
-  std::size_t failed = 0;  ///< rows that are errors
-  std::size_t kept = 0;    ///< rows of the file that are none of this scenario's cells
+  std::vector<Row> rows;     ///< of this share, in the order of the cells
+  std::size_t ran = 0;       ///< cells that were run now; the others were finished before
+  std::size_t failed = 0;    ///< rows that are errors
+  std::size_t left_out = 0;  ///< cells without a row, as SweepOptions::stop came first
+  std::size_t kept = 0;      ///< rows of the file that are none of this scenario's cells
 };
 
 /// Throws ConfigError when the results cannot be read or written. What a cell throws becomes its

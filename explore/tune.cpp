@@ -106,8 +106,6 @@ TuneResult tune(const Scenario& scenario, const SweepOptions& options) {
   }
   TuneResult result;
   const Cells cells(scenario);
-  result.trials = run_sweep(cells, options);
-
   Cell alone;
   alone.number = cells.size();
   alone.cluster = scenario.cluster;
@@ -117,6 +115,10 @@ TuneResult tune(const Scenario& scenario, const SweepOptions& options) {
   alone.repetitions = scenario.repetitions;
   alone.seed = scenario.seed;
   result.planner_alone = run_cell(alone, options);
+  if (options.stop && options.stop()) {
+    return result;
+  }
+  result.trials = run_sweep(cells, options);
 
   std::vector<Row> all{result.planner_alone};  // the simplest wins among equals
   all.insert(all.end(), result.trials.rows.begin(), result.trials.rows.end());

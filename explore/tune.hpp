@@ -19,7 +19,7 @@ Scenario tuning_scenario(Source cluster, Source workload, double error_budget);
 struct TuneResult {
   SweepResult trials;
   Row planner_alone;  ///< the cell in which nothing varies: what the planner chooses by itself
-  Row best;           ///< of the trials and that one
+  Row best;           ///< of the trials and that one; without figures where it was stopped before
   plan::Plan plan;    ///< of the best
   bool planner_alone_is_best() const { return best.digest == planner_alone.digest; }
 };

@@ -65,7 +65,7 @@ std::optional<std::string> LogicalTree::edges_of(std::span<const LinkId> route,
     links.push_back(id);
     const bool is_end = i + 1 == route.size();
     if (far(id) == root_ || ((is_end || is_able(far(id))) && !passed.insert(far(id)).second)) {
-      return fmt::format("routes are no tree: there are two ways at '{}'", name(far(id)));
+      return fmt::format("routes are not a tree: there are two paths at '{}'", name(far(id)));
     }
     if (is_end || is_able(far(id))) {
       edges.push_back({far(id), std::exchange(links, {})});
@@ -81,7 +81,7 @@ std::optional<std::string> LogicalTree::problem_of(const Edge& edge) const {
   }
   if (const auto known = edge_to_.find(edge.to);
       known != edge_to_.end() && known->second != edge.links) {
-    return fmt::format("routes are no tree: there are two ways at '{}'", name(edge.to));
+    return fmt::format("routes are not a tree: there are two paths at '{}'", name(edge.to));
   }
   return std::nullopt;
 }

@@ -115,8 +115,7 @@ std::vector<Rival> undo_choices(Search& search, const Search::Scored& best, cons
   const auto is_lightest = [&](const Candidate& now, const Candidate& other) {
     return is_usual(now, other) && other.strongest.kind <= now.strongest.kind;
   };
-  ablation.add("routes",
-               "the ring instead, with the same codecs or the strongest that it can carry",
+  ablation.add("routes", "rings instead, with the same codecs where rings can use them",
                ablation.with_candidates(
                    [&](const Candidate& now, const Candidate& other) {
                      return is_usual(now, other) && same_codecs(now, other);
@@ -133,28 +132,29 @@ std::vector<Rival> undo_choices(Search& search, const Search::Scored& best, cons
                                }},
                               best.plan.batch);
     ablation.add("bucket size",
-                 fmt::format("buckets of {} instead of {}, by the same routes and codecs",
+                 fmt::format("buckets of {} instead of {}, with the same routes and codecs",
                              to_string(usual_size), to_string(best.bucket_size)),
                  usual.has_value() ? std::optional(std::move(usual->scored)) : std::nullopt);
   }
 
-  ablation.add("codecs", "none instead, by the same routes",
+  ablation.add("codecs", "FP32 instead, on the same routes",
                ablation.with_candidates([](const Candidate& now, const Candidate& other) {
                  return same_graph_but_codecs(now, other) && is_fp32(other);
                }));
-  ablation.add("codecs inside groups", "none between near ranks, the same across",
+  ablation.add("codecs inside groups",
+               "FP32 inside groups of near ranks, the same codecs between them",
                ablation.with_candidates([](const Candidate& now, const Candidate& other) {
                  return same_graph_but_codecs(now, other) && !other.codecs.inside.is_lossy() &&
                         now.codecs.across == other.codecs.across;
                }));
-  ablation.add("codecs beyond FP16", "FP16 at most, by the same routes",
+  ablation.add("codecs beyond FP16", "FP16 at most, on the same routes",
                ablation.with_candidates([](const Candidate& now, const Candidate& other) {
                  return same_graph_but_codecs(now, other) &&
                         other.codecs.inside == at_most_fp16(now.codecs.inside) &&
                         other.codecs.across == at_most_fp16(now.codecs.across);
                }));
-  ablation.add("slices", "each chunk in one message", without_slices(best));
-  ablation.add("priorities", "buckets in the order in which they become ready",
+  ablation.add("slices", "each chunk in one message instead of slices", without_slices(best));
+  ablation.add("priorities", "buckets sent in the order in which they become ready",
                in_order_of_readiness(best));
 
   if (!is_same_everywhere(best.plan.batch)) {

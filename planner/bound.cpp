@@ -39,7 +39,8 @@ topology::AllReduceBound network_bound(const topology::Topology& topology) {
 LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
                        const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed,
                        const std::vector<bool>& is_protected) {
-  LowerBound bound{Duration(), "compute: forward, backward and optimiser of the slowest rank"};
+  LowerBound bound{Duration(),
+                   "compute: forward, backward and optimiser of the slowest rank take this long"};
   std::map<std::pair<std::string, std::int64_t>, plan::ComputeTimes> kinds;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
     const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
@@ -59,9 +60,10 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
     if (time > bound.time) {
       bound = {
           time,
-          fmt::format(
-              "network: from {} into backward on, {} are still to be reduced, bound by the {}",
-              to_string(from), to_string(Bytes(static_cast<std::int64_t>(bytes))), network.reason)};
+          fmt::format("network: {} into the backward pass, {} of encoded gradients are still to be "
+                      "reduced; the limit is the {}",
+                      to_string(from), to_string(Bytes(static_cast<std::int64_t>(bytes))),
+                      network.reason)};
     }
   };
   if (rate > 0 && at_once > Duration()) {

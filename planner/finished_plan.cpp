@@ -43,22 +43,24 @@ std::string share_text(Duration time, Duration reference) {
   return fmt::format("{:+.1f} %", std::abs(percent) < kShown ? 0.0 : percent);
 }
 
-/// "compression: fp32 everywhere; the same everywhere instead: fp16 +0.4 % of the step; …"
+/// "no compression: fp32 is used everywhere; one codec for all buckets would change the step: fp16
+/// +0.4 %; …", without pairs of codecs for near and far ranks.
 std::string uniform_note(bool compresses, const std::map<std::string, Duration>& uniform,
                          Duration step) {
   const std::string uncompressed = plan::display_name({});
   std::vector<std::string> parts;
   for (const auto& [name, time] : uniform) {
-    if (compresses || name != uncompressed) {
-      parts.push_back(fmt::format("{} {}{}", name, share_text(time, step),
-                                  parts.empty() ? " of the step" : ""));
+    const bool is_pair = name.find(',') != std::string::npos;
+    if (!is_pair && (compresses || name != uncompressed)) {
+      parts.push_back(fmt::format("{} {}", name, share_text(time, step)));
     }
   }
-  const std::string chosen = compresses ? "per bucket and tier" : uncompressed + " everywhere";
+  const std::string chosen = compresses ? "compression differs by bucket and tier"
+                                        : "no compression: " + uncompressed + " is used everywhere";
   if (parts.empty()) {  // the time was over before
-    return "compression: " + chosen;
+    return chosen;
   }
-  return fmt::format("compression: {}; the same everywhere instead: {}", chosen,
+  return fmt::format("{}; one codec for all buckets would change the step: {}", chosen,
                      fmt::join(parts, "; "));
 }
 
@@ -71,9 +73,9 @@ std::string lighter_note(const plan::Codec& codec, const std::vector<plan::Bucke
     lighter += bucket.codec == codec ? 0 : bucket.elements;
   }
   return fmt::format(
-      "{} where it may be used; {:.1f} % of the gradients, in buckets with norms, "
-      "biases or small tensors, take one that rounds less",
-      plan::display_name(codec), 100 * static_cast<double>(lighter) / static_cast<double>(all));
+      "{:.1f} % of the gradients use a more precise codec than {}, as their buckets hold norms, "
+      "biases or small tensors",
+      100 * static_cast<double>(lighter) / static_cast<double>(all), plan::display_name(codec));
 }
 
 void verify_or_throw(const plan::Plan& plan, const topology::Topology& topology,
@@ -128,7 +130,7 @@ void predict_exactly(plan::Plan& plan, const plan::Workload& workload, plan::Cos
     return;
   }
   if (is_stopped(options)) {
-    plan.notes.emplace_back("no time was left for an exact prediction: within 1 %");
+    plan.notes.emplace_back("the predicted step is within 1 %: no time was left for an exact one");
     return;
   }
   std::size_t transfers = 0;
@@ -136,15 +138,15 @@ void predict_exactly(plan::Plan& plan, const plan::Workload& workload, plan::Cos
     transfers += plan.schedules[bucket.schedule].transfers().size();
   }
   if (transfers > kMostTransfersOfExactStep) {
-    plan.notes.emplace_back("too many transfers for an exact prediction: within 1 %");
+    plan.notes.emplace_back(
+        "the predicted step is within 1 %: the plan has too many transfers for an exact one");
     return;
   }
   if (const auto estimate = cost_model.exact_step(plan, workload)) {
     set_prediction(plan, *estimate, {plan.prediction.bound, plan.prediction.bound_reason});
     take_out_preference(plan, cost_model);
     plan.notes.emplace_back(
-        "on so many ranks, those that are alike are simulated once: within about 1 %, as are steps "
-        "of other plans");
+        "predicted steps are within about 1 %: identical ranks are simulated once");
   }
 }
 
@@ -169,8 +171,8 @@ plan::Plan naive_plan(const topology::Topology& topology, const plan::Workload& 
   take_out_preference(plan, cost_model);
   plan.notes = {fmt::format("FP32 ring over the ranks, buckets of {}: {}", to_string(bucket_size),
                             bucket_size == kUsualBucket
-                                ? "what runs without a planner"
-                                : "as without a planner, but for their size")};
+                                ? "the usual baseline"
+                                : "the usual baseline, except for the bucket size")};
   verify_or_throw(plan, topology, workload);
   return plan;
 }
@@ -297,12 +299,12 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   if (compresses && fp32 != best_of.end()) {
     constexpr double kWorthIt = 1.01;
     notes.push_back(
-        fmt::format("compression {}: the best plan in FP32 takes {} ({})",
-                    fp32->second >= scaled(step, kWorthIt) ? "is worth it" : "gains little here",
+        fmt::format("compression {}: without it the best step takes {} ({})",
+                    fp32->second >= scaled(step, kWorthIt) ? "pays off" : "gains little here",
                     to_string(fp32->second), share_text(fp32->second, step)));
   }
   if (compresses && fp16 != best_of.end() && fp16->second > step) {
-    notes.push_back(fmt::format("against the best plan with at most FP16: {} ({})",
+    notes.push_back(fmt::format("with FP16 at most, the best step takes {} ({})",
                                 to_string(fp16->second), share_text(fp16->second, step)));
   }
   if (!found.uniform.empty()) {
@@ -313,31 +315,26 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   }
   if (found.lightened > 0) {
     notes.push_back(fmt::format(
-        "{} a codec that rounds less than the fastest one: what it sends more hides behind "
-        "compute or other buckets",
-        found.lightened == 1 ? "1 bucket uses" : fmt::format("{} buckets use", found.lightened)));
+        "{} compressed less than possible: it costs no time, as compute or other buckets hide it",
+        found.lightened == 1 ? "1 bucket is" : fmt::format("{} buckets are", found.lightened)));
   }
   if (compare) {
     const auto naive = plan.prediction.baselines.find(kNaive);
     notes.push_back(
         naive == plan.prediction.baselines.end()
-            ? "the naive ring is left out: there was no time to simulate it, or it "
-              "has too many transfers"
-            : fmt::format("the naive ring{} takes {} ({})",
+            ? "the naive baseline is left out: it takes too long to simulate"
+            : fmt::format("the naive baseline (FP32 ring, 25 MiB buckets){} takes {} ({})",
                           is_same_everywhere(plan.batch)
                               ? ""
                               : ", with " + local_batch_text(same_everywhere(plan.batch)) + ",",
                           to_string(naive->second), share_text(naive->second, step)));
   }
   if (found.was_stopped) {
-    notes.emplace_back(
-        "the search was stopped before its end: one that is given longer, or a faster "
-        "machine, may find a faster plan");
+    notes.emplace_back("the search was stopped early: with more time it may find a faster plan");
   }
   if (found.is_near_bound) {
     notes.push_back(
-        fmt::format("the search ended at the first plan that takes at most {:g} % longer than "
-                    "the lower bound",
+        fmt::format("the search ended at the first plan within {:g} % of the lower bound",
                     100 * options.enough_gap.value()));
   }
   plan.notes = std::move(notes);

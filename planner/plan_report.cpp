@@ -55,10 +55,9 @@ class Comparison {
                                      rival.scored.plan.batch, step_beside_finished(rival.scored)));
     }
     if (is_divided_) {
-      alternatives.push_back(against("fine division",
-                                     "large buckets in the rounds, and routes with the rates, that "
-                                     "the search has",
-                                     finished_.scored));
+      alternatives.push_back(against(
+          "fine division", "large buckets in fewer pieces, and routes at the rates of the search",
+          finished_.scored));
     }
     return alternatives;
   }
@@ -298,8 +297,8 @@ PlanReport make_report(const ReportInput& input) {
     report.not_reached.emplace_back("one knob alone");
   }
   for (const SingleKnob& knob : found.alone) {
-    report.single_knobs.push_back(
-        comparison.told(knob.name, "the other choices as without a planner", knob.scored));
+    report.single_knobs.push_back(comparison.told(
+        knob.name, "only this choice planned, the others as in the baseline", knob.scored));
   }
   report.choices = comparison.undone(std::move(choices));
   if (options.protect_outer_layers && !options.codec.has_value()) {
@@ -311,11 +310,11 @@ PlanReport make_report(const ReportInput& input) {
           JointSearch(input.workload, within, space, search, input.bucket_sizes).run();
       if (!free.was_stopped) {
         // Finished as it was found: what it is held against depends on what is protected.
-        report.unprotected =
-            comparison.against("unprotected", "first and last layer may be encoded beyond FP16 too",
-                               free.best.plan.batch,
-                               comparison.is_exact() ? input.finish(free).prediction.step_time
-                                                     : comparison.step_of(free.best));
+        report.unprotected = comparison.against(
+            "unprotected", "stronger codecs than FP16 on the first and the last layer, too",
+            free.best.plan.batch,
+            comparison.is_exact() ? input.finish(free).prediction.step_time
+                                  : comparison.step_of(free.best));
       }
       search.protect_outer_layers(true);
     }

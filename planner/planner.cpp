@@ -28,14 +28,14 @@ std::string factor_note(const plan::Codec& codec, const plan::Workload& workload
   const plan::FactorSize size = plan::factor_size(workload, codec.rank);
   if (size.matrices == 0) {
     return fmt::format(
-        "low rank {} saves nothing: of no tensor of the workload that may be encoded is there a "
-        "shape whose factors are smaller, so gradients go as FP32",
+        "low rank {} saves nothing: no tensor of the workload has a shape with smaller factors, so "
+        "gradients are sent in FP32",
         codec.rank);
   }
   return fmt::format(
-      "low rank {}: the factors of {} of {} tensors, which are {:.2g} % of their floats with what "
-      "is sent in full; planned and simulated only",
-      codec.rank, size.matrices, size.tensors, 100 * size.density());
+      "low rank {} sends {:.2g} % of the floats: factors of {} of {} tensors, the others in full; "
+      "it can be planned and simulated, not executed",
+      codec.rank, 100 * size.density(), size.matrices, size.tensors);
 }
 
 void require_ranks(const topology::Topology& topology) {
@@ -121,7 +121,7 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   plan.only_bucket_size = asked.bucket_size.value_or(Bytes());
   if (asked.enough_gap && !ends_near_bound) {
     plan.notes.emplace_back(
-        "the batch was searched, too, so the search did not end where the step is near its bound");
+        "--gap had no effect, as the batch is searched, too; --local-batch fixes it");
   }
   if (asked.codec.has_value() && asked.codec->depends_on_shapes()) {
     plan.notes.push_back(factor_note(*asked.codec, workload));

@@ -54,7 +54,9 @@ class TableMaker {
         is_coarse_(is_coarse) {}
 
   void add_families(const ScheduleTableOptions& options, ScheduleTable& table);
-  TableRow row(std::int64_t elements, bool simulate_all);
+  /// None where `stop` came first.
+  std::optional<TableRow> row(std::int64_t elements, bool simulate_all,
+                              const std::function<bool()>& stop);
   void add_crossovers(ScheduleTable& table);
 
  private:
@@ -107,7 +109,8 @@ const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements) {
   return it->second;
 }
 
-TableRow TableMaker::row(std::int64_t elements, bool simulate_all) {
+std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all,
+                                        const std::function<bool()>& stop) {
   TableRow row;
   row.bytes = Bytes(elements * kElementBytes);
   std::vector<std::size_t> order(entries_.size());
@@ -133,6 +136,9 @@ TableRow TableMaker::row(std::int64_t elements, bool simulate_all) {
                    [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
   std::optional<std::size_t> best;
   for (const std::size_t i : order) {
+    if (stop && stop()) {
+      return std::nullopt;
+    }
     if (simulate_all || !best.has_value() ||
         row.times[i].time <= scaled(row.times[*best].time, 1 - worthwhile)) {
       row.times[i] = simulate(entries_[i], elements);
@@ -240,7 +246,12 @@ ScheduleTable make_schedule_table(const topology::Topology& topology, plan::Cost
       options.progress(static_cast<double>(table.rows.size()) / static_cast<double>(counts.size()),
                        to_string(Bytes(elements * kElementBytes)));
     }
-    table.rows.push_back(maker.row(elements, options.simulate_all));
+    std::optional<TableRow> row = maker.row(elements, options.simulate_all, options.stop);
+    if (!row.has_value()) {
+      table.was_stopped = true;
+      return table;
+    }
+    table.rows.push_back(*std::move(row));
   }
   if (options.progress) {
     options.progress(1, "crossovers");

@@ -38,6 +38,9 @@ struct ScheduleTableOptions {
   /// Whether every family is simulated at every size, also those that cannot win.
   bool simulate_all = false;
   bool is_coarse = false;
+  /// Asked between simulations: from the first true on the table ends with the rows so far, and
+  /// without crossovers between them. May be empty.
+  std::function<bool()> stop;
   /// Called now and then with a share done in 0..1; may be empty.
   std::function<void(double, const std::string&)> progress;
 };
@@ -71,8 +74,9 @@ struct ScheduleTable {
   };
   std::vector<std::string> families;  ///< that can be used, in the order of their registry
   std::vector<Refusal> refusals;
-  std::vector<TableRow> rows;  ///< by size
+  std::vector<TableRow> rows;  ///< by size; those that ScheduleTableOptions::stop left, maybe none
   std::vector<Crossover> crossovers;
+  bool was_stopped = false;
 
   /// The best family by the crossovers; smaller and larger sizes count as the nearest in the table.
   const std::string& best_for(Bytes bytes) const;

@@ -60,9 +60,13 @@ std::optional<std::vector<std::string>> whole_groups(const std::vector<RankGroup
   return names;
 }
 
-}  // namespace
+/// The ranks on the smaller side, and whether the cut's links leave it.
+struct CutSide {
+  std::string ranks;
+  bool is_left = false;
+};
 
-std::string describe(const Topology& topology, const Cut& cut, bool reversed) {
+CutSide side_of(const Topology& topology, const Cut& cut, bool reversed) {
   const std::size_t ranks = topology.rank_count();
   std::vector<bool> is_inside(ranks);
   for (const NodeId v : cut.source_side) {
@@ -84,9 +88,16 @@ std::string describe(const Topology& topology, const Cut& cut, bool reversed) {
   const std::string more = count > kShown ? fmt::format(" and {} more", count - kShown) : "";
   names->resize(std::min(count, kShown));
   const std::size_t shown = is_source_side ? cut.ranks_inside : ranks - cut.ranks_inside;
-  return fmt::format("{} {} of {}{}, {}", shown, shown == 1 ? "rank" : "ranks",
-                     fmt::join(*names, ", "), more,
-                     is_source_side != reversed ? "leaving" : "entering");
+  return {fmt::format("{} {} of {}{}", shown, shown == 1 ? "rank" : "ranks",
+                      fmt::join(*names, ", "), more),
+          is_source_side != reversed};
+}
+
+}  // namespace
+
+std::string describe(const Topology& topology, const Cut& cut, bool reversed) {
+  const CutSide side = side_of(topology, cut, reversed);
+  return fmt::format("{}, {}", side.ranks, side.is_left ? "leaving" : "entering");
 }
 
 std::string describe_with_links(const Topology& topology, const Cut& cut, bool reversed) {
@@ -95,9 +106,10 @@ std::string describe_with_links(const Topology& topology, const Cut& cut, bool r
   for (std::size_t l = 0; l < std::min(kShown, cut.links.size()); ++l) {
     names.push_back(topology.link_name(cut.links[l]));
   }
+  const CutSide side = side_of(topology, cut, reversed);
   return fmt::format(
-      "{}, share {} ({}{})", describe(topology, cut, reversed), rackrail::to_string(cut.capacity),
-      fmt::join(names, ", "),
+      "{} can {} at most {} together ({}{})", side.ranks, side.is_left ? "send" : "receive",
+      rackrail::to_string(cut.capacity), fmt::join(names, ", "),
       cut.links.size() > kShown ? fmt::format(" and {} more", cut.links.size() - kShown) : "");
 }
 

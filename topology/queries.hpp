@@ -108,8 +108,8 @@ struct Cut {
 /// and whether the cut's links leave or enter it: "24 ranks of rack2, rack3, leaving". `reversed`:
 /// a cut whose links enter its source side, as those of reducescatter_bound do.
 std::string describe(const Topology& topology, const Cut& cut, bool reversed = false);
-/// The same with what its links share and some of their names: "…, leaving, share 80 GB/s (u5,
-/// u6)".
+/// The same with what its links share and some of their names: "… can send at most 80 GB/s together
+/// (u5, u6)".
 std::string describe_with_links(const Topology& topology, const Cut& cut, bool reversed = false);
 
 /// Largest flow from one vertex to another and a smallest cut that proves it.

@@ -28,7 +28,7 @@ BatchDecision decide_batch(const plan::Workload& workload, const BatchSpace& spa
     if (policy == BatchPolicy::kLatency) {
       decision.batch = space.by_latency();
       decision.notes.push_back(
-          fmt::format("batch {} by latency; without a noise scale nobody knows what it is worth",
+          fmt::format("batch {} by latency; what it gains is unknown, as the workload has no noise scale",
                       decision.batch.global_batch()));
     } else {
       decision.batch = space.fixed();

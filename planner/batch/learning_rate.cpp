@@ -24,9 +24,9 @@ void set_learning_rate(plan::BatchPlan& batch, const plan::Workload& workload,
   const double ratio = static_cast<double>(global) / static_cast<double>(workload.base_batch);
   const bool warms_up = rule != LearningRateRule::kAdaScale && ratio > 1;
   batch.warmup_steps = warms_up ? kWarmupSteps : 0;
-  const std::string base = fmt::format(
-      "{:.4g}{} at batch {}", workload.base_learning_rate,
-      workload.has_learning_rate ? "" : " (a default: the workload has none)", workload.base_batch);
+  const std::string base =
+      fmt::format("{:.4g} at batch {}{}", workload.base_learning_rate, workload.base_batch,
+                  workload.has_learning_rate ? "" : " (a default: the workload names none)");
   const std::string warmup =
       warms_up ? fmt::format(", after a linear warm-up over {} steps", kWarmupSteps) : "";
   if (rule == LearningRateRule::kAdaScale) {
@@ -38,16 +38,18 @@ void set_learning_rate(plan::BatchPlan& batch, const plan::Workload& workload,
     const double gain = ratio * statistical_efficiency(workload, global);
     batch.learning_rate = workload.base_learning_rate * gain;
     batch.learning_rate_rule = fmt::format(
-        "{}: {:.4g} = {} times the gain {:.4g} of batch {} at a noise scale of {:.4g}; a "
-        "step counts for {:.4g} of the schedule's",
-        kAdaScale, batch.learning_rate, base, gain, global, *workload.noise_scale, gain);
+        "{}: {:.4g} for batch {}, scaled from {}; at a noise scale of {:.4g} a step counts as "
+        "{:.4g} steps of the learning-rate schedule",
+        kAdaScale, batch.learning_rate, global, base, *workload.noise_scale, gain);
     return;
   }
   const bool is_linear = rule == LearningRateRule::kLinear;
   batch.learning_rate = workload.base_learning_rate * (is_linear ? ratio : std::sqrt(ratio));
-  batch.learning_rate_rule = fmt::format(
-      "{}: {:.4g} = {} times {}{}/{}{}{}", is_linear ? kLinear : kSquareRoot, batch.learning_rate,
-      base, is_linear ? "" : "√(", global, workload.base_batch, is_linear ? "" : ")", warmup);
+  const char* const name = is_linear ? kLinear : kSquareRoot;
+  batch.learning_rate_rule = global == workload.base_batch
+                                 ? fmt::format("{}: {}, the workload's own", name, base)
+                                 : fmt::format("{}: {:.4g} for batch {}, scaled from {}{}", name,
+                                               batch.learning_rate, global, base, warmup);
 }
 
 LearningRateRule rule_in(const plan::BatchPlan& batch) {

@@ -80,7 +80,7 @@ std::string machines_of(const Topology& topology, const std::vector<Rank>& ranks
   const bool is_alone = !parts_without(topology, lost.last(1)).apart.empty();
   throw ConfigError(ErrorContext{
       "", fmt::format("lost link {}", topology.link_name(lost.back())),
-      fmt::format("it cuts {} off: no way is left between there and the other {} rank(s){}",
+      fmt::format("it cuts {} off: no path is left between there and the other {} rank(s){}",
                   machines_of(topology, apart.size() <= together.size() ? apart : together),
                   std::max(apart.size(), together.size()),
                   is_alone ? "" : ", with the links lost before it"),

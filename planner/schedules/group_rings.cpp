@@ -437,7 +437,7 @@ std::optional<std::string> refuse_group_rings(const topology::Topology& topology
     return "there is one group";
   }
   if (ring_lines(groups) > kMostLines) {
-    return "groups are of too unlike sizes";
+    return "groups differ too much in size";
   }
   if (!(codecs.inside == codecs.across)) {
     return "what is passed on keeps its codec";

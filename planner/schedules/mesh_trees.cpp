@@ -166,7 +166,7 @@ class MeshTrees final : public ScheduleFamily {
       return refusal;
     }
     if (!find_cables(topology)) {
-      return "ranks are not joined, both ways, by links to one another alone";
+      return "ranks are not all joined by direct links in both directions";
     }
     if (const auto found = find_rank_grid(topology);
         std::holds_alternative<RankGrid>(found) &&

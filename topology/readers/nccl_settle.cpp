@@ -53,7 +53,7 @@ class MachineSettler {
     for (PciDevice& device : machine.devices) {
       if (!is_of_role(device) || device.is_described) continue;
       device.role = Role::kOther;
-      note(fmt::format("{}: {} has the class of a {} but no '{}' element, unlike others: left out",
+      note(fmt::format("{}: {} has the class of a {} but no '{}' element as others have: left out",
                        device.where, device.bus_id, role == Role::kGpu ? "GPU" : "NIC",
                        role == Role::kGpu ? "gpu" : "nic"));
     }

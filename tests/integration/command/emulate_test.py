@@ -118,7 +118,7 @@ class Network(EmulationTest):
         ended = self.run_with_a_slow_cable("emulate", "pair.csv", "--", "true")
         self.assertEqual(ended.status, 1, str(ended))
         self.assertIn("host1 -> tor does not hold its rate: ", ended.err)
-        self.assertIn("INVALID: 2 of 4 rates are off by more than 3 %", ended.err)
+        self.assertIn("INVALID: 2 of 4 links are off their rate by more than 3 %", ended.err)
         self.assert_nothing_left()
 
     @harness.slow

@@ -78,7 +78,7 @@ class Explain(harness.CommandTest):
         self.assertIn("bottleneck      device speed", text)
         for word in ("critical path", "what if", "rack-uplink bandwidth", "nic latency", "uplinks"):
             self.assertIn(word, text)
-        self.assertIn("below 0.01 %    ", text)
+        self.assertIn("no gain         by ", text)
         self.assertNotIn(" 0.00 %", text)
 
     def test_gains_under_a_scenario(self):

@@ -43,6 +43,10 @@ LAUNCHER_VARIABLES = re.compile(
     r"|TF_CONFIG$|RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$)")
 
 
+# A line about long work, which only a slow machine needs.
+PROGRESS = re.compile(r"(?m)^[a-z][\w' ]*: \d+ (?:% after \d+ s|s so far)[^\n]*\n")
+
+
 def slow(test):
     """Marks a test (a method or a class) as one of `make test-slow`."""
     test.is_slow = True
@@ -75,13 +79,13 @@ class Others:
 
 
 class Result:
-    """What a command left: exit status, stdout, stderr, seconds."""
+    """What a command left: exit status, stdout, stderr without progress, seconds."""
 
     def __init__(self, arguments, status, out, err, seconds):
         self.arguments = arguments
         self.status = status
         self.out = out
-        self.err = err
+        self.err = PROGRESS.sub("", err)
         self.seconds = seconds
 
     @property

@@ -1,4 +1,4 @@
-"""Progress bars: on a terminal, on stderr, and gone at the end; elsewhere not a byte of them."""
+"""Progress bars: on a terminal, on stderr, and gone at the end; elsewhere a line every 10 s."""
 
 import os
 import pty
@@ -100,6 +100,19 @@ class Progress(TrainingTest):
         self.assertGreater(percents[-1], 50)  # the comparison
         self.assert_draws("train", "plan.json", "--workers", "2", "--steps", "5", "--cluster",
                           "two-hosts.csv", title="training")
+
+    def test_elsewhere_long_work_leaves_lines(self):
+        # Minutes, as each packet is simulated.
+        process = self.start("simulate", "many.csv", "--collective", "all-reduce", "--bytes",
+                             "4GiB", "--network", "packet")
+        try:
+            for least in (10, 20):
+                line = process.stderr.readline()
+                self.assertRegex(line, r"\Asimulating: (\d+ % after \d+ s|\d+ s so far)")
+                self.assertGreaterEqual(int(re.search(r"(\d+) s", line)[1]), least)
+        finally:
+            process.kill()
+            process.communicate()
 
 
 if __name__ == "__main__":

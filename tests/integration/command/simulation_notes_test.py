@@ -105,7 +105,8 @@ class Notes(harness.CommandTest):
             times[cores] = result["time_s"]
             self.assertEqual(len(result["notes"]), 1 if cores == "" else 0, cores)
             if cores == "":
-                self.assertIn("35.0 % of the cores at full rate on 4 machines", result["notes"][0])
+                self.assertIn("is left out on 4 machines (host0…), where they take 35.0 % of the "
+                              "cores", result["notes"][0])
         # 64 cores have room for both ends of TCP, 2 x 35 %, and the work beside it.
         self.assertAlmostEqual(times["cores: 64, "] / times[""], 1, delta=1e-3)
         self.assertGreater(times["cores: 1, "], times["cores: 64, "])

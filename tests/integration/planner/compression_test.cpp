@@ -143,14 +143,14 @@ Duration simulated(const plan::Plan& plan, const plan::Workload& workload,
 /// The note that nothing is compressed, if there is one.
 std::optional<std::string> note_of_none(const plan::Plan& plan) {
   const auto note = std::ranges::find_if(plan.notes, [](const std::string& one) {
-    return one.starts_with("compression: fp32 everywhere; ");
+    return one.starts_with("no compression: fp32 is used everywhere; ");
   });
   return note == plan.notes.end() ? std::nullopt : std::optional(*note);
 }
 
 /// By how many percent the step is longer with each codec everywhere, as the note says.
 std::map<std::string, double> told_losses(const std::string& note) {
-  const std::string told = note.substr(note.find("instead: ") + std::string("instead: ").size());
+  const std::string told = note.substr(note.find("the step: ") + std::string("the step: ").size());
   const std::regex one(R"(([^;]+?) ([+-]\d+\.\d) %[^;]*(?:; )?)");
   std::map<std::string, double> losses;
   for (std::sregex_iterator at(told.begin(), told.end(), one), end; at != end; ++at) {

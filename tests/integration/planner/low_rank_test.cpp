@@ -33,7 +33,7 @@ TEST_CASE("low rank is planned with the share that a model's shapes make of it")
   CHECK(size.matrices == 146);
   CHECK(size.density() < 0.02);
   const plan::Plan low = planned(bert, "lowrank:rank=4");
-  CHECK(has_note(low, "planned and simulated only"));
+  CHECK(has_note(low, "planned and simulated, not executed"));
   std::int64_t factored = 0;
   for (const plan::Bucket& bucket : low.buckets) {
     if (!bucket.codec.is_executable()) {

@@ -290,7 +290,8 @@ TEST_CASE("where devices differ, batches that differ count as a choice, and rows
     CHECK(step < scaled(row.step_time, 0.65));
   }
   CHECK(std::ranges::any_of(plan.notes, [](const std::string& note) {
-    return note.starts_with("the naive ring, with 32 samples on every rank, takes ");
+    return note.starts_with(
+        "the naive baseline (FP32 ring, 25 MiB buckets), with 32 samples on every rank, takes ");
   }));
 }
 

@@ -139,7 +139,7 @@ TEST_CASE("where the uplinks carry more than anything else takes, they are the b
   CHECK(gain("device speed", "x2") == Approx(compute / 2 / step).epsilon(0.01));
   CHECK(gain("rack-uplink latency", "half") == Approx(latency / 2 / step).epsilon(0.05));
   CHECK(gain("rack-uplink latency", "-10 %") == Approx(latency / 10 / step).epsilon(0.05));
-  CHECK(gain("codec rates", "x2") == 0);
+  CHECK(gain("codec speed", "x2") == 0);
   // 200 times too fast already: nothing but the bytes of the last slice.
   CHECK(std::abs(gain("nic bandwidth", "x2")) < 0.001);
   CHECK(gain("uplinks", "2 instead of 1 per ToR") == gain("rack-uplink bandwidth", "x2"));
