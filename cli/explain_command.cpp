@@ -41,6 +41,7 @@ struct ExplainCommandOptions {
   std::string step = "last";       ///< whose critical path is shown
   std::vector<std::string> links;  ///< to be changed by themselves
   std::size_t jobs = 0;
+  std::string search = "quick";
   bool replan = false;
   bool has_seed = false;  ///< on the command line
 };
@@ -62,6 +63,7 @@ PlanInput load(Session& session, ExplainCommandOptions options) {
   planner::PlannerOptions chosen;
   chosen.error_budget = options.error_budget;
   chosen.seed = session.seed;
+  chosen.effort = parse_search(options.search);
   chosen.compare_baselines = false;
   ProgressBar bar("planning", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
@@ -269,6 +271,7 @@ void add_explain_command(CLI::App& app, Session& session) {
           "that one more would give them together: a→b or a->b, of parallel ones all; a→b#2: the "
           "second of them; may be repeated")
       ->take_all();
+  add_search_option(*command, options->search);
   command->add_flag("--replan", options->replan,
                     "Plan anew for every change, and take the better plan");
   command->add_option("-j,--jobs", options->jobs, "Threads; one per core by default")

@@ -97,6 +97,18 @@ topology::Topology ClusterOptions::load(Session& session) const {
   return std::move(result.topology);
 }
 
+void add_search_option(CLI::App& command, std::string& text) {
+  command
+      .add_option("--search", text,
+                  "quick: end where what is left to gain is not worth the wait, which is seconds; "
+                  "thorough: try all there is to try, which may take minutes")
+      ->capture_default_str();
+}
+
+planner::SearchEffort parse_search(const std::string& text) {
+  return named("<command line>", "--search", [&] { return planner::parse_search_effort(text); });
+}
+
 void require_place(const std::string& path) {
   const std::filesystem::path file = path;
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";

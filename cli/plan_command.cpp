@@ -72,6 +72,7 @@ struct PlanOptions {
   bool explain = false;
   std::string time_budget;
   std::string gap;
+  std::string search = "quick";
   std::optional<double> target_samples;
 };
 
@@ -110,6 +111,7 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   result.learning_rate_rule = named("<command line>", "--learning-rate-rule", [&] {
     return planner::parse_learning_rate_rule(options.learning_rate_rule);
   });
+  result.effort = parse_search(options.search);
   if (!options.gap.empty()) {
     constexpr double kLargestGap = 1000;
     result.enough_gap = named("<command line>", "--gap", [&] { return parse_share(options.gap); });
@@ -301,7 +303,8 @@ std::optional<std::string> idle_bucket_size_note(const PlanOptions& options,
 
 /// Which schedule is fastest at which size, unless there are too many ranks to say so.
 void add_schedules_by_size(plan::Plan& plan, const topology::Topology& cluster,
-                           plan::CostModel& cost_model, bool compares) {
+                           plan::CostModel& cost_model, bool compares,
+                           planner::SearchEffort effort) {
   const std::size_t ranks = cluster.rank_count();
   const std::size_t most = compares ? planner::kMostTableRanks : kRanksOfCoarseTable;
   if (ranks < 2) {
@@ -315,6 +318,7 @@ void add_schedules_by_size(plan::Plan& plan, const topology::Topology& cluster,
   }
   planner::ScheduleTableOptions table;
   table.is_coarse = !compares && ranks > kRanksOfQuickTable;
+  table.effort = effort;
   plan.schedules_by_size = planner::make_schedule_table(cluster, cost_model, table).ranges();
 }
 
@@ -358,7 +362,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   const bool has_time_for_table =
       !run.was_stopped && (!budget.has_value() || !budget->is_half_of_search_used_up());
   if (!options.naive && has_time_for_table) {
-    add_schedules_by_size(made.plan, cluster, *cost_model, options.compare);
+    add_schedules_by_size(made.plan, cluster, *cost_model, options.compare, chosen.effort);
   }
   if (options.compare_hosts) {
     compare_hosts(made, cluster, workload, chosen);
@@ -482,6 +486,7 @@ void add_plan_command(CLI::App& app, Session& session) {
       "End the search at the first plan whose step takes at most this share longer than the lower "
       "bound, as 1% or 0.01, at one in FP32 before any with codecs; not where the batch is chosen, "
       "too");
+  add_search_option(*command, options->search);
   command
       ->add_option("--target-samples", options->target_samples,
                    "Length of the training in samples at the base batch, for the time to target "

@@ -420,6 +420,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
                    "Family, see rackrail info; best: the fastest of all, with these slices")
       ->capture_default_str()
       ->needs(collective);
+  add_search_option(*command, options->collective.search);
   command->add_option("--codec", options->collective.codec, "Codec on every hop")
       ->capture_default_str()
       ->needs(collective);
