@@ -99,9 +99,11 @@ topology::Topology ClusterOptions::load(Session& session) const {
 
 void add_search_option(CLI::App& command, std::string& text) {
   command
-      .add_option("--search", text,
-                  "quick: end where what is left to gain is not worth the wait, which is seconds; "
-                  "thorough: try all there is to try, which may take minutes")
+      .add_option(
+          "--search", text,
+          "quick: end where little is left to gain for the wait, mostly after seconds; thorough: "
+          "try all there is to try, which may take minutes. Both give the same answer on "
+          "every machine")
       ->capture_default_str();
 }
 

@@ -250,7 +250,7 @@ void divide_buckets(plan::Plan& plan, const plan::Workload& workload,
     if (options.effort == SearchEffort::kQuick) {
       QuickLimit limit(topology.rank_count(), kShareOfDivision);
       limit.found_gap(plan.prediction.gap);
-      stop = [limit, asked = options.stop] { return limit.is_reached() || (asked && asked()); };
+      stop = [limit] { return limit.is_reached(); };
     }
     divide_finely(plan, workload, topology, cost_model,
                   {.of_any_family = of_any_family,

@@ -63,9 +63,11 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   bool is_reporting = false;
   bool is_near_bound = false;
   std::optional<QuickLimit> quick;
-  if (asked.effort == SearchEffort::kQuick && !asked.exhaustive) {
+  if (asked.effort == SearchEffort::kQuick && !asked.exhaustive && !asked.stop &&
+      !asked.enough_gap) {
     quick.emplace(topology.rank_count());
   }
+  options.effort = quick ? SearchEffort::kQuick : SearchEffort::kThorough;
   bool is_quickly_done = false;
   if (asked.stop || asked.enough_gap || quick) {
     options.stop = [&] {
@@ -120,8 +122,7 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   found.is_near_bound = std::exchange(is_near_bound, false);  // what follows is not stopped by it
   found.was_quick = std::exchange(is_quickly_done, false) && !found.is_near_bound;
   quick.reset();
-  found.was_stopped = found.was_stopped && !found.is_near_bound &&
-                      (!found.was_quick || (asked.stop && asked.stop()));
+  found.was_stopped = found.was_stopped && !found.is_near_bound && !found.was_quick;
   progress(1, "checking");
   const auto finish = [&](const JointResult& result) {
     return finished_plan(result, search, topology, workload, cost_model, options);
