@@ -29,6 +29,7 @@
 #include "planner/fastest_collective.hpp"
 #include "planner/schedule_family.hpp"
 #include "planner/schedule_table.hpp"
+#include "planner/search_effort.hpp"
 #include "sim/simulator.hpp"
 #include "topology/queries.hpp"
 
@@ -70,6 +71,8 @@ struct CollectiveCase {
   sim::SimulationOptions simulation;
   plan::CostModel& costs;                      ///< of the same simulation, for comparisons
   std::function<void(double share)> progress;  ///< of the search for the fastest
+  Duration bound;                              ///< no schedule takes less
+  bool is_quick = false;                       ///< whether the search for the fastest is
 };
 
 struct FastestOfFamilies {
@@ -110,6 +113,7 @@ bool is_no_faster(const planner::CollectiveForm& form, const CollectiveCase& c,
 std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
                                          const CollectiveCase& c,
                                          const std::function<void(double share)>& progress,
+                                         const std::function<bool()>& stop,
                                          std::optional<FastestOfFamilies>& fastest) {
   if (auto refusal = family.refusal(c.cluster, c.codecs)) {
     return refusal;
@@ -147,11 +151,15 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
          .topology = c.cluster,
          .codecs = c.codecs,
          .costs = c.costs,
-         .has_bounds = has_bounds(c)},
+         .has_bounds = has_bounds(c),
+         .stop = fastest ? stop : std::function<bool()>()},
         fastest && is_comparable ? std::optional(fastest->result.time) : std::nullopt);
     if (found) {
       simulate(found->graph, found->slice_elements);
     }
+  }
+  if (fastest && stop) {
+    return std::nullopt;
   }
   // What was found is by times that are not exact on many ranks, so that these may be faster.
   const std::int64_t slice = c.slice_elements.value_or(kUsualSlice.count() / kBytesPerElement);
@@ -184,17 +192,31 @@ FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string
   std::optional<FastestOfFamilies> fastest;
   if (schedule == kBestSchedule) {
     const auto families = planner::schedule_families();
+    planner::QuickLimit limit(c.cluster.rank_count());
+    limit.set_bound(c.bound);
     for (std::size_t i = 0; i < families.size() && !(fastest && was_interrupted()); ++i) {
       const auto progress = [&](double share) {
         c.progress((static_cast<double>(i) + share) / static_cast<double>(families.size()));
       };
       progress(0);
-      simulate_with(*families[i], c, progress, fastest);
+      if (fastest && c.is_quick && limit.is_reached()) {
+        break;
+      }
+      // The last ones must not find all of the work done: each may take half of what is left.
+      const std::int64_t left = limit.left() / 2;
+      std::function<bool()> stop;
+      if (c.is_quick) {
+        stop = [&limit, left] { return limit.left() <= left; };
+      }
+      simulate_with(*families[i], c, progress, stop, fastest);
+      if (fastest) {
+        limit.found(fastest->result.time);
+      }
     }
   } else {
     const planner::ScheduleFamily& family = family_named(schedule);
     if (const auto refusal = simulate_with(
-            family, c, [](double) {}, fastest)) {
+            family, c, [](double) {}, {}, fastest)) {
       throw ConfigError(ErrorContext{"<command line>", "--schedule " + schedule,
                                      "a schedule that cannot be used here: " + *refusal,
                                      "another schedule or codec"});
@@ -300,7 +322,14 @@ void run_collective(Session& session, const topology::Topology& cluster,
                    .slice_of_regular = slice_of_regular,
                    .simulation = simulation,
                    .costs = *costs,
-                   .progress = {}};
+                   .progress = {},
+                   .bound = {},
+                   .is_quick = parse_search(options.search) == planner::SearchEffort::kQuick};
+  const Bytes encoded = plan::encoded_size(codec, elements);
+  const bool has_changes = !simulation.disturbances.capacity.empty();
+  if (options.schedule == kBestSchedule && c.is_quick && !has_changes) {
+    c.bound = lower_bound(cluster, what, encoded);
+  }
   ProgressBar bar("simulating", session.progress_elsewhere());
   const auto progress = [&bar](double share) { bar.update(share); };
   (options.schedule == kBestSchedule ? c.progress : c.simulation.progress) = progress;
@@ -336,10 +365,12 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const double algbw = moved / result.time.seconds();
   // Of each byte of the buffer, so much crosses a rank's port (nccl-tests, PERFORMANCE.md).
   const double busbw = algbw * (what == plan::Collective::kAllReduce ? 2 : 1) * (n - 1) / n;
-  const bool has_changes = !simulation.disturbances.capacity.empty();
-  const Duration bound = lower_bound(
-      has_changes ? sim::at_best(cluster, simulation.disturbances, result.time) : cluster, what,
-      plan::encoded_size(codec, elements));
+  const Duration bound =
+      c.bound > Duration()
+          ? c.bound
+          : lower_bound(
+                has_changes ? sim::at_best(cluster, simulation.disturbances, result.time) : cluster,
+                what, encoded);
   const double gap = bound > Duration() ? result.time / bound - 1 : 0;
   if (is_partial) {
     notes.push_back(

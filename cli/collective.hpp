@@ -16,7 +16,8 @@ struct CollectiveOptions {
   std::string bytes = "1 GiB";    ///< on each rank: what is summed, or all that is gathered
   std::string schedule = "ring";  ///< a family, or "best"
   std::string codec = "fp32";
-  std::string slice;  ///< empty: 1 MiB; of rings and "best", what is fastest
+  std::string search = "quick";  ///< as parse_search() takes it
+  std::string slice;             ///< empty: 1 MiB; of rings and "best", what is fastest
 };
 
 /// The codec of a collective of no model. Throws ConfigError for one whose density follows from the

@@ -43,6 +43,7 @@ struct ExplainCommandOptions {
   std::string step = "last";       ///< whose critical path is shown
   std::vector<std::string> links;  ///< to be changed by themselves
   std::size_t jobs = 0;
+  std::string search = "quick";
   bool replan = false;
   bool has_seed = false;  ///< on the command line
 };
@@ -64,6 +65,7 @@ PlanInput load(Session& session, ExplainCommandOptions options) {
   planner::PlannerOptions chosen;
   chosen.error_budget = options.error_budget;
   chosen.seed = session.seed;
+  chosen.effort = parse_search(options.search);
   chosen.compare_baselines = false;
   ProgressBar bar("planning", session.progress_elsewhere());
   chosen.progress = [&bar](double share, const std::string& what) { bar.update(share, what); };
@@ -282,6 +284,7 @@ void add_explain_command(CLI::App& app, Session& session) {
           "Also change this link alone, in each direction and with its parallel cables, e.g. "
           "'tor0->core0'. 'tor0->core0#2' is the second of parallel links. May be repeated")
       ->take_all();
+  add_search_option(*command, options->search);
   command->add_flag("--replan", options->replan,
                     "Make a new plan for every change and show the better one. Takes much longer");
   command->add_option("-j,--jobs", options->jobs, "Number of threads. Default: one per core")

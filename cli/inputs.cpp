@@ -100,6 +100,20 @@ topology::Topology ClusterOptions::load(Session& session) const {
   return std::move(result.topology);
 }
 
+void add_search_option(CLI::App& command, std::string& text) {
+  command
+      .add_option(
+          "--search", text,
+          "quick: end where little is left to gain for the wait, mostly after seconds; thorough: "
+          "try all there is to try, which may take minutes. Both give the same answer on "
+          "every machine")
+      ->capture_default_str();
+}
+
+planner::SearchEffort parse_search(const std::string& text) {
+  return named("<command line>", "--search", [&] { return planner::parse_search_effort(text); });
+}
+
 void require_place(const std::string& path) {
   const std::filesystem::path file = path;
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";

@@ -9,6 +9,7 @@
 #include "cli/session.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
+#include "planner/search_effort.hpp"
 #include "topology/topology.hpp"
 
 namespace CLI {
@@ -48,6 +49,11 @@ auto named(const std::string& file, const std::string& where, const Read& read) 
     throw ConfigError(context);
   }
 }
+
+/// --search, into `text`.
+void add_search_option(CLI::App& command, std::string& text);
+/// What that says. Throws ConfigError.
+planner::SearchEffort parse_search(const std::string& text);
 
 /// For work that takes long: throws ConfigError before it when a file cannot be written at `path`
 /// after it. Makes missing folders, as writing does; the file itself is left alone.

@@ -73,6 +73,7 @@ struct PlanOptions {
   bool explain = false;
   std::string time_budget;
   std::string gap;
+  std::string search = "quick";
   std::optional<double> target_samples;
 };
 
@@ -111,6 +112,7 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
   result.learning_rate_rule = named("<command line>", "--learning-rate-rule", [&] {
     return planner::parse_learning_rate_rule(options.learning_rate_rule);
   });
+  result.effort = parse_search(options.search);
   if (!options.gap.empty()) {
     constexpr double kLargestGap = 1000;
     result.enough_gap = named("<command line>", "--gap", [&] { return parse_share(options.gap); });
@@ -301,7 +303,8 @@ std::optional<std::string> idle_bucket_size_note(const PlanOptions& options,
 
 /// Which schedule is fastest at which size, unless there are too many ranks to say so.
 void add_schedules_by_size(plan::Plan& plan, const topology::Topology& cluster,
-                           plan::CostModel& cost_model, bool compares) {
+                           plan::CostModel& cost_model, bool compares,
+                           planner::SearchEffort effort) {
   const std::size_t ranks = cluster.rank_count();
   const std::size_t most = compares ? planner::kMostTableRanks : kRanksOfCoarseTable;
   if (ranks < 2) {
@@ -316,6 +319,7 @@ void add_schedules_by_size(plan::Plan& plan, const topology::Topology& cluster,
   planner::ScheduleTableOptions table;
   table.stop = was_interrupted;
   table.is_coarse = !compares && ranks > kRanksOfQuickTable;
+  table.effort = effort;
   const planner::ScheduleTable made = planner::make_schedule_table(cluster, cost_model, table);
   if (!made.was_stopped) {
     plan.schedules_by_size = made.ranges();
@@ -372,7 +376,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   const bool has_time_for_table =
       !run.was_stopped && (!budget.has_value() || !budget->is_half_of_search_used_up());
   if (!options.naive && has_time_for_table && !was_interrupted()) {
-    add_schedules_by_size(made.plan, cluster, *cost_model, options.compare);
+    add_schedules_by_size(made.plan, cluster, *cost_model, options.compare, chosen.effort);
   }
   if (options.compare_hosts && !was_interrupted()) {
     compare_hosts(made, cluster, workload, chosen);
@@ -502,6 +506,7 @@ void add_plan_command(CLI::App& app, Session& session) {
       "--gap", options->gap,
       "Stop at the first plan whose step is at most this much over the lower bound, e.g. 1%. Plans "
       "in FP32 are tried first. No effect where the batch is searched");
+  add_search_option(*command, options->search);
   command
       ->add_option("--target-samples", options->target_samples,
                    "Predict the training time for this many samples at the base batch, e.g. 1e8. "

@@ -28,6 +28,7 @@ struct SchedulesOptions {
   std::string codec = "fp32";
   std::string from = "1 KiB";
   std::string to = "4 GiB";
+  std::string search = "quick";
   bool all = false;
 };
 
@@ -89,6 +90,7 @@ void run_schedules(Session& session, const SchedulesOptions& options) {
   chosen.smallest = named("<command line>", "--from", [&] { return parse_bytes(options.from); });
   chosen.largest = named("<command line>", "--to", [&] { return parse_bytes(options.to); });
   chosen.simulate_all = options.all;
+  chosen.effort = parse_search(options.search);
   const topology::Topology cluster = options.cluster.load(session);
   const std::vector<std::string> warnings = warn_of_unknown_classes(session, cluster);
   const auto cost_model = sim::make_cost_model(cluster, {});
@@ -150,6 +152,7 @@ void add_schedules_command(CLI::App& app, Session& session) {
   command->add_flag(
       "--all", options->all,
       "Simulate every schedule at every size, including those that are certainly slower");
+  add_search_option(*command, options->search);
   command->footer("Example: rackrail schedules two-racks-40g");
   command->callback([&session, options] {
     session.command = "schedules";

@@ -426,6 +426,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
                    "the fastest")
       ->capture_default_str()
       ->needs(collective);
+  add_search_option(*command, options->collective.search);
   command->add_option("--codec", options->collective.codec, "Codec of every transfer, e.g. fp16")
       ->capture_default_str()
       ->needs(collective);

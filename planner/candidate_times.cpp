@@ -44,6 +44,13 @@ std::int64_t usual_slice(const Candidate& candidate, std::int64_t elements) {
   return slice;
 }
 
+/// In such slices.
+std::int64_t message_count(const Candidate& candidate, std::int64_t elements, std::int64_t slice) {
+  const auto chunks = static_cast<std::int64_t>(candidate.graph.chunk_count());
+  const auto transfers = static_cast<std::int64_t>(candidate.graph.transfers().size());
+  return transfers * std::max<std::int64_t>(1, elements / chunks / slice);
+}
+
 // The least share of its time that a collective can need when its codec becomes a stronger one.
 double most_saved(const plan::Codec& from, const plan::Codec& to) {
   constexpr std::int64_t kMany = 1 << 20;
@@ -158,10 +165,17 @@ std::vector<std::int64_t> CandidateSet::slices_of(std::size_t candidate,
       static_cast<std::int64_t>(
           std::ceil(candidates_[candidate].largest_share * static_cast<double>(elements))) +
       1;
-  std::vector<std::int64_t> slices = {slices_.front()};
-  for (std::size_t i = 1;
-       i < slices_.size() && slices_[i] <= elements && slices_[i - 1] < largest_transfer; ++i) {
-    slices.push_back(slices_[i]);
+  std::vector<std::int64_t> slices;
+  for (std::size_t i = 0; i < slices_.size(); ++i) {
+    if (i > 0 && (slices_[i] > elements || slices_[i - 1] >= largest_transfer)) {
+      break;
+    }
+    if (message_count(candidates_[candidate], elements, slices_[i]) <= kMostMessages) {
+      slices.push_back(slices_[i]);
+    }
+  }
+  if (slices.empty()) {  // a huge buffer
+    slices.push_back(usual_slice(candidates_[candidate], elements));
   }
   return slices;
 }

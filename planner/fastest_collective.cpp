@@ -5,6 +5,7 @@
 
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
+#include "planner/planner.hpp"
 
 namespace rackrail::planner {
 
@@ -12,28 +13,48 @@ std::optional<FastestCollective> fastest_collective(const ScheduleFamily& family
                                                     const CollectiveOfOneSize& collective,
                                                     std::optional<Duration> known) {
   topology::Router router = make_router(collective.topology);
-  const std::vector<CollectiveForm> forms =
-      collective_forms(family, collective.what, collective.topology, router, collective.codecs,
-                       {.is_of_one_size = true});
-  std::vector<FormShape> shapes = shapes_of(forms);
-  if (!collective.has_bounds) {
-    for (FormShape& shape : shapes) {
-      shape.bound.reset();
+  plan::CostModel& costs = collective.costs;
+  const Interruptible interruptible(costs, collective.stop);
+  std::vector<CollectiveForm> forms;
+  std::optional<DividedCollective> found;  // so far, by times that may not be exact
+  try {
+    forms = collective_forms(family, collective.what, collective.topology, router,
+                             collective.codecs, {.is_of_one_size = true, .stop = collective.stop});
+    std::vector<FormShape> shapes = shapes_of(forms);
+    if (!collective.has_bounds) {
+      for (FormShape& shape : shapes) {
+        shape.bound.reset();
+      }
     }
+    const auto time = [&](std::size_t form, std::int64_t slice,
+                          std::optional<Duration> limit) -> std::optional<Duration> {
+      if (collective.stop && collective.stop()) {
+        throw MakingStopped();
+      }
+      const plan::TransferGraph& graph = forms[form].graph();
+      const std::optional<Duration> taken =
+          limit || collective.stop
+              ? costs.collective_time_below(graph, collective.elements, slice,
+                                            limit.value_or(Duration(INT64_MAX)))
+              : std::optional(costs.collective_time(graph, collective.elements, slice));
+      if (!taken && !limit) {
+        throw MakingStopped();  // it was interrupted
+      }
+      if (taken && (!found || *taken < found->time)) {
+        found = {*taken, form, slice};
+      }
+      return taken;
+    };
+    const auto exact = [&](std::size_t form, std::int64_t slice, std::optional<Duration> limit) {
+      return costs.exact_collective_time_below(forms[form].graph(), collective.elements, slice,
+                                               limit.value_or(Duration(INT64_MAX)));
+    };
+    found = DivisionSearch(std::move(shapes), kSlicesOfOneSize)
+                .fastest(collective.elements, time, known,
+                         costs.has_exact_times() ? TimeBelow() : exact);
+  } catch (const MakingStopped&) {
+    // The best so far, if any.
   }
-  const auto time = [&](std::size_t form, std::int64_t slice, std::optional<Duration> limit) {
-    const plan::TransferGraph& graph = forms[form].graph();
-    return limit
-               ? collective.costs.collective_time_below(graph, collective.elements, slice, *limit)
-               : std::optional(collective.costs.collective_time(graph, collective.elements, slice));
-  };
-  const auto exact = [&](std::size_t form, std::int64_t slice, std::optional<Duration> limit) {
-    return collective.costs.exact_collective_time_below(forms[form].graph(), collective.elements,
-                                                        slice, limit.value_or(Duration(INT64_MAX)));
-  };
-  const auto found = DivisionSearch(std::move(shapes), kSlicesOfOneSize)
-                         .fastest(collective.elements, time, known,
-                                  collective.costs.has_exact_times() ? TimeBelow() : exact);
   if (!found || (known && found->time >= *known)) {
     return std::nullopt;
   }

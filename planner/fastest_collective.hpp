@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -22,6 +23,8 @@ struct CollectiveOfOneSize {
   plan::CostModel& costs;  ///< of the topology
   /// Whether a bound by routes as pinned and links as fast as the topology says is one of `costs`.
   bool has_bounds = true;
+  /// From the first true on the best so far is the answer. Empty: the search runs to its end.
+  std::function<bool()> stop = {};
 };
 
 struct FastestCollective {

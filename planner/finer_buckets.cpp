@@ -112,8 +112,13 @@ void Divider::make_forms(Family& family, const plan::Codec& codec) {
     return;
   }
   family.is_made = true;
-  family.forms = collective_forms(*family.family, plan::Collective::kAllReduce, topology_, router_,
-                                  {codec, codec}, {.may_have_rates = options_.may_have_rates});
+  try {
+    family.forms = collective_forms(
+        *family.family, plan::Collective::kAllReduce, topology_, router_, {codec, codec},
+        {.may_have_rates = options_.may_have_rates, .stop = options_.stop});
+  } catch (const MakingStopped&) {
+    // It has none then.
+  }
 }
 
 bool Divider::is_right_enough(const plan::TransferGraph& graph) const {
@@ -145,13 +150,17 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
     if (best != nullptr && (bound >= how.time || is_stopped())) {
       break;
     }
-    const DividedCollective divided =
-        judged_division(family->forms, codec, elements, cost_model_, topology_);
-    const bool is_allowed =
-        !only_family.empty() || is_right_enough(family->forms[divided.form].graph());
-    if (is_allowed && (best == nullptr || divided.time < how.time)) {
-      best = family;
-      how = divided;
+    try {
+      const DividedCollective divided =
+          judged_division(family->forms, codec, elements, cost_model_, topology_);
+      const bool is_allowed =
+          !only_family.empty() || is_right_enough(family->forms[divided.form].graph());
+      if (is_allowed && (best == nullptr || divided.time < how.time)) {
+        best = family;
+        how = divided;
+      }
+    } catch (const MakingStopped&) {
+      break;
     }
   }
   if (best == nullptr) {

@@ -32,6 +32,7 @@ constexpr std::size_t kMostTransfersOfExactStep = 2'000'000;
 constexpr std::int64_t kLargeBucket = std::int64_t{1} << 25U;
 constexpr std::ptrdiff_t kMostLargeBuckets = 4;
 constexpr double kFarFromBound = 0.01;
+constexpr double kShareOfDivision = 0.25;  // of the work of a quick search
 
 constexpr const char* kNaive = "naive ring fp32 25 MiB";
 constexpr const char* kDoubleTree = "double tree fp32";
@@ -247,13 +248,19 @@ void divide_buckets(plan::Plan& plan, const plan::Workload& workload,
     if (options.schedule) {
       of_any_family = OfAnyFamily::kNone;
     }
+    std::function<bool()> stop = options.stop;
+    if (options.effort == SearchEffort::kQuick) {
+      QuickLimit limit(topology.rank_count(), kShareOfDivision);
+      limit.found_gap(plan.prediction.gap);
+      stop = [limit] { return limit.is_reached(); };
+    }
     divide_finely(plan, workload, topology, cost_model,
                   {.of_any_family = of_any_family,
                    .error_budget = options.error_budget,
                    .may_lighten = !options.codec && !options.schedule,
                    .may_have_rates = may_be_rated && options.divides_finely,
                    .least_elements = options.divides_finely ? 0 : kLargeBucket,
-                   .stop = options.stop});
+                   .stop = stop});
   }
   if (may_be_rated) {
     hold_to_rates(plan, workload, topology, cost_model,
@@ -331,6 +338,11 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   }
   if (found.was_stopped) {
     notes.emplace_back("the search was stopped early: with more time it may find a faster plan");
+  }
+  if (found.was_quick) {
+    notes.emplace_back(
+        "the search ended early, as little was left to gain for the wait: --search thorough looks "
+        "further");
   }
   if (found.is_near_bound) {
     notes.push_back(

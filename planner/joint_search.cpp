@@ -278,10 +278,11 @@ BatchDecision JointSearch::decide(const Search::Scored& scored) {
       decide_batch(workload_, space_, options_.batch_policy, [&](const plan::BatchPlan& batch) {
         // Once stopped, what was not simulated loses against what was.
         const bool is_known = same_samples(batch, scored.plan.batch);
-        return is_known || !is_stopped() ? with_batch(scored, batch).estimate.step_time
-                                         : Duration(INT64_MAX);
+        return is_known || options_.effort == SearchEffort::kQuick || !is_stopped()
+                   ? with_batch(scored, batch).estimate.step_time
+                   : Duration(INT64_MAX);
       });
-  if (was_stopped_) {
+  if (was_stopped_ && options_.effort != SearchEffort::kQuick) {
     decision.notes.clear();  // they would compare with what was not simulated
   }
   return decision;

@@ -87,7 +87,8 @@ struct JointResult {
   std::vector<std::string> notes;  ///< about the batch
   bool was_stopped = false;        ///< by PlannerOptions::stop
   bool is_near_bound = false;      ///< the search ended by PlannerOptions::enough_gap
-  bool is_complete() const { return !was_stopped && !is_near_bound; }
+  bool was_quick = false;          ///< it ended because the rest was not worth the wait
+  bool is_complete() const { return !was_stopped && !is_near_bound && !was_quick; }
 };
 
 /// Whether the batch is one of the things that are chosen.

@@ -302,13 +302,18 @@ PlanReport make_report(const ReportInput& input) {
   }
   report.choices = comparison.undone(std::move(choices));
   if (options.protect_outer_layers && !options.codec.has_value()) {
-    if (found.is_complete()) {
+    if (found.is_complete() || found.was_quick) {
       PlannerOptions within = options;
+      if (found.was_quick) {  // so is this one
+        within.stop = [limit = QuickLimit(input.finished.plan.rank_count())] {
+          return limit.is_reached();
+        };
+      }
       within.progress = part_of(options.progress, kChoices, 1);
       search.protect_outer_layers(false);
       const JointResult free =
           JointSearch(input.workload, within, space, search, input.bucket_sizes).run();
-      if (!free.was_stopped) {
+      if (!free.was_stopped || found.was_quick) {
         // Finished as it was found: what it is held against depends on what is protected.
         report.unprotected = comparison.against(
             "unprotected", "stronger codecs than FP16 on the first and the last layer, too",

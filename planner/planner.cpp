@@ -62,10 +62,20 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   }
   bool is_reporting = false;
   bool is_near_bound = false;
-  if (asked.stop || asked.enough_gap) {
+  std::optional<QuickLimit> quick;
+  if (asked.effort == SearchEffort::kQuick && !asked.exhaustive && !asked.stop &&
+      !asked.enough_gap) {
+    quick.emplace(topology.rank_count());
+  }
+  options.effort = quick ? SearchEffort::kQuick : SearchEffort::kThorough;
+  bool is_quickly_done = false;
+  if (asked.stop || asked.enough_gap || quick) {
     options.stop = [&] {
-      return is_reporting ? asked.stop_report && asked.stop_report()
-                          : is_near_bound || (asked.stop && asked.stop());
+      if (is_reporting) {
+        return asked.stop_report && asked.stop_report();
+      }
+      is_quickly_done = is_quickly_done || (quick && quick->is_reached());
+      return is_near_bound || is_quickly_done || (asked.stop && asked.stop());
     };
   }
   constexpr double kSearchWithReport = 0.5;  // share of the work
@@ -81,16 +91,21 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   };
   progress(0, "schedules");
   Search search(topology, workload, cost_model, options);
-  const bool ends_near_bound = asked.enough_gap && !is_batch_searched(options, workload, space);
-  if (ends_near_bound) {
-    std::map<Batch, Duration> enough;  // step by batch
-    search.on_simulated([&, enough](const plan::Plan& plan, Duration step) mutable {
+  const bool has_one_batch = !is_batch_searched(options, workload, space);
+  const bool ends_near_bound = asked.enough_gap && has_one_batch;
+  if (ends_near_bound || (quick && has_one_batch)) {
+    std::map<Batch, Duration> bounds;  // of the step, by batch
+    search.on_simulated([&, bounds](const plan::Plan& plan, Duration step) mutable {
       const Batch batch{plan.batch.local_batch, plan.batch.accumulation};
-      const auto [known, is_new] = enough.try_emplace(batch);
+      const auto [known, is_new] = bounds.try_emplace(batch);
       if (is_new) {
-        known->second = scaled(search.lower_bound(plan.batch), 1 + *asked.enough_gap);
+        known->second = search.lower_bound(plan.batch);
       }
-      is_near_bound = is_near_bound || step <= known->second;
+      is_near_bound = is_near_bound ||
+                      (ends_near_bound && step <= scaled(known->second, 1 + *asked.enough_gap));
+      if (quick) {
+        quick->found_gap(step / known->second - 1);
+      }
     });
   }
   const std::vector<Bytes> sizes = options.bucket_size
@@ -105,7 +120,9 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   JointResult found = plain ? *std::move(plain) : joint.run();
   search.on_simulated({});
   found.is_near_bound = std::exchange(is_near_bound, false);  // what follows is not stopped by it
-  found.was_stopped = found.was_stopped && !found.is_near_bound;
+  found.was_quick = std::exchange(is_quickly_done, false) && !found.is_near_bound;
+  quick.reset();
+  found.was_stopped = found.was_stopped && !found.is_near_bound && !found.was_quick;
   progress(1, "checking");
   const auto finish = [&](const JointResult& result) {
     return finished_plan(result, search, topology, workload, cost_model, options);

@@ -17,6 +17,7 @@
 #include "planner/batch/policies.hpp"
 #include "planner/progress.hpp"
 #include "planner/route_rates.hpp"
+#include "planner/search_effort.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -54,6 +55,9 @@ struct PlannerOptions {
   /// (planner/candidates.hpp), and steps that cannot be the best (planner/search.hpp). To hold the
   /// usual search against; it takes minutes for a hundred ranks.
   bool exhaustive = false;
+  /// A quick search ends where what is left to gain is not worth the wait. Thorough whatever this
+  /// says where `stop`, `enough_gap` or `exhaustive` says when the search ends.
+  SearchEffort effort = SearchEffort::kThorough;
   /// Asked between simulations; from the first true on the search ends with the best plan so far,
   /// which then depends on when that was. Empty: the search runs to its end, the same everywhere.
   std::function<bool()> stop;

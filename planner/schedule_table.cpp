@@ -11,9 +11,12 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "planner/bound.hpp"
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
+#include "planner/planner.hpp"
 #include "planner/schedule_family.hpp"
+#include "topology/queries.hpp"
 
 namespace rackrail::planner {
 
@@ -29,6 +32,12 @@ constexpr double kCrossoverAccuracy = 1.03;
 constexpr std::int64_t kCoarseFactor = 16;  // between sizes
 constexpr double kCoarseAccuracy = 2;       // of crossovers
 constexpr std::size_t kCoarseTransfers = 45'000;
+// Of the work of a quick search: what making forms, rows and crossovers may take of it, and what a
+// coarse table has.
+constexpr double kShareOfForms = 0.25;
+constexpr double kShareOfRows = 0.5;
+constexpr double kShareOfCrossovers = 0.25;
+constexpr double kShareOfCoarse = 0.25;
 
 /// A family.
 struct Entry {
@@ -47,25 +56,41 @@ struct Entry {
 
 class TableMaker {
  public:
-  TableMaker(const topology::Topology& topology, plan::CostModel& cost_model, bool is_coarse)
+  TableMaker(const topology::Topology& topology, plan::CostModel& cost_model,
+             const ScheduleTableOptions& options)
       : topology_(topology),
         router_(make_router(topology)),
         cost_model_(cost_model),
-        is_coarse_(is_coarse) {}
+        is_coarse_(options.is_coarse),
+        codec_(options.codec),
+        is_quick_(options.effort == SearchEffort::kQuick && !options.simulate_all) {
+    if (is_quick_) {
+      rate_ = network_bound(topology).algbw;
+    }
+  }
 
   void add_families(const ScheduleTableOptions& options, ScheduleTable& table);
   /// None where `stop` came first.
-  std::optional<TableRow> row(std::int64_t elements, bool simulate_all,
+  /// `share`: of the work of a quick search.
+  std::optional<TableRow> row(std::int64_t elements, bool simulate_all, double share,
                               const std::function<bool()>& stop);
   void add_crossovers(ScheduleTable& table);
 
  private:
-  const TableTime& simulate(Entry& entry, std::int64_t elements);
+  /// Throws MakingStopped where that is not known once `limit` is reached.
+  const TableTime& simulate(Entry& entry, std::int64_t elements, const QuickLimit* limit = nullptr);
+  QuickLimit limit_of(double share) const {
+    return QuickLimit(topology_.rank_count(), share * (is_coarse_ ? kShareOfCoarse : 1));
+  }
 
   const topology::Topology& topology_;
   topology::Router router_;
   plan::CostModel& cost_model_;
   bool is_coarse_;
+  plan::Codec codec_;
+  bool is_quick_;
+  Bandwidth rate_;                     ///< of the network's bound, of a quick table
+  const QuickLimit* limit_ = nullptr;  ///< in force
   std::vector<Entry> entries_;
 };
 
@@ -77,6 +102,7 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
     forms.most_transfers = kCoarseTransfers;
     slices.most_messages = kCoarseTransfers;
   }
+  const QuickLimit limit = limit_of(kShareOfForms);
   for (const auto& family : schedule_families()) {
     if (auto refusal = graph_refusal(*family, topology_, codecs)) {
       table.refusals.push_back({std::string(family->name()), std::move(*refusal)});
@@ -85,33 +111,61 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
     if (options.progress) {
       options.progress(0, fmt::format("schedule {}", family->name()));
     }
-    Entry& entry = entries_.emplace_back();
-    entry.forms =
-        collective_forms(*family, plan::Collective::kAllReduce, topology_, router_, codecs, forms);
+    Entry entry;
+    if (is_quick_ && !entries_.empty()) {
+      limit_ = &limit;
+      forms.stop = [this] { return limit_ != nullptr && limit_->is_reached(); };
+    }
+    try {
+      entry.forms = collective_forms(*family, plan::Collective::kAllReduce, topology_, router_,
+                                     codecs, forms);
+    } catch (const MakingStopped&) {
+      table.refusals.push_back(
+          {std::string(family->name()),
+           "it takes longer to make than a quick search has: --search thorough"});
+      continue;
+    }
     entry.search.emplace(shapes_of(entry.forms), slices);
+    entries_.push_back(std::move(entry));
     table.families.emplace_back(family->name());
   }
+  limit_ = nullptr;
 }
 
-const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements) {
-  const auto [it, added] = entry.simulated.try_emplace(elements);
-  if (added) {
-    const DividedCollective best = entry.search->fastest(
-        elements,
-        [&](std::size_t form, std::int64_t slice_elements, std::optional<Duration> limit) {
-          return limit ? cost_model_.collective_time_below(entry.forms[form].graph(), elements,
-                                                           slice_elements, *limit)
-                       : std::optional(cost_model_.collective_time(entry.forms[form].graph(),
-                                                                   elements, slice_elements));
-        });
-    it->second = {best.time, true, best.slice_elements, best.form};
+const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements,
+                                      const QuickLimit* limit) {
+  const auto known = entry.simulated.find(elements);
+  if (known != entry.simulated.end()) {
+    return known->second;
   }
-  return it->second;
+  limit_ = limit;
+  const Interruptible interruptible(
+      cost_model_, limit != nullptr ? std::function<bool()>([limit] { return limit->is_reached(); })
+                                    : std::function<bool()>());
+  const auto time = [&](std::size_t form, std::int64_t slice,
+                        std::optional<Duration> below) -> std::optional<Duration> {
+    const plan::TransferGraph& graph = entry.forms[form].graph();
+    if (!below && limit == nullptr) {
+      return cost_model_.collective_time(graph, elements, slice);
+    }
+    const auto taken = cost_model_.collective_time_below(graph, elements, slice,
+                                                         below.value_or(Duration(INT64_MAX)));
+    if (!taken && limit != nullptr && limit->is_reached()) {
+      throw MakingStopped();
+    }
+    return taken;
+  };
+  const DividedCollective best = entry.search->fastest(elements, time);
+  limit_ = nullptr;
+  return entry.simulated
+      .emplace(elements, TableTime{best.time, true, best.slice_elements, best.form})
+      .first->second;
 }
 
-std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all,
+std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all, double share,
                                         const std::function<bool()>& stop) {
   TableRow row;
+  QuickLimit limit = limit_of(share);
   row.bytes = Bytes(elements * kElementBytes);
   std::vector<std::size_t> order(entries_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -134,14 +188,26 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
   };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
+  if (is_quick_ && rate_ > Bandwidth(0)) {
+    const Duration burst = topology::longest_burst_time(topology_);
+    limit.set_bound(plan::encoded_size(codec_, elements) / rate_ - burst);
+  }
   std::optional<std::size_t> best;
   for (const std::size_t i : order) {
     if (stop && stop()) {
       return std::nullopt;
     }
+    if (is_quick_ && best && limit.is_reached()) {
+      break;
+    }
     if (simulate_all || !best.has_value() ||
         row.times[i].time <= scaled(row.times[*best].time, 1 - worthwhile)) {
-      row.times[i] = simulate(entries_[i], elements);
+      try {
+        row.times[i] = simulate(entries_[i], elements, is_quick_ && best ? &limit : nullptr);
+      } catch (const MakingStopped&) {
+        break;
+      }
+      limit.found(row.times[i].time);
       if (!best.has_value() ||
           std::pair(row.times[i].time, i) < std::pair(row.times[*best].time, *best)) {
         best = i;
@@ -153,6 +219,7 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
 }
 
 void TableMaker::add_crossovers(ScheduleTable& table) {
+  const QuickLimit limit = limit_of(kShareOfCrossovers);
   for (std::size_t i = 1; i < table.rows.size(); ++i) {
     const std::size_t from = table.rows[i - 1].best;
     const std::size_t to = table.rows[i].best;
@@ -163,7 +230,8 @@ void TableMaker::add_crossovers(ScheduleTable& table) {
     std::int64_t low = table.rows[i - 1].bytes.count() / kElementBytes;
     std::int64_t high = table.rows[i].bytes.count() / kElementBytes;
     const double accuracy = is_coarse_ ? kCoarseAccuracy : kCrossoverAccuracy;
-    while (high - low > 1 && static_cast<double>(high) > accuracy * static_cast<double>(low)) {
+    while (high - low > 1 && static_cast<double>(high) > accuracy * static_cast<double>(low) &&
+           !(is_quick_ && limit.is_reached())) {
       // Coarsely, by factors: sizes lie far apart.
       const std::int64_t middle =
           is_coarse_ ? std::llround(std::sqrt(static_cast<double>(low) * static_cast<double>(high)))
@@ -229,7 +297,7 @@ ScheduleTable make_schedule_table(const topology::Topology& topology, plan::Cost
   topology.require_connected();
   const std::vector<std::int64_t> counts = element_counts(topology, options);
   ScheduleTable table;
-  TableMaker maker(topology, cost_model, options.is_coarse);
+  TableMaker maker(topology, cost_model, options);
   maker.add_families(options, table);
   if (table.families.empty()) {
     std::vector<std::string> reasons;
@@ -246,7 +314,9 @@ ScheduleTable make_schedule_table(const topology::Topology& topology, plan::Cost
       options.progress(static_cast<double>(table.rows.size()) / static_cast<double>(counts.size()),
                        to_string(Bytes(elements * kElementBytes)));
     }
-    std::optional<TableRow> row = maker.row(elements, options.simulate_all, options.stop);
+    std::optional<TableRow> row =
+        maker.row(elements, options.simulate_all, kShareOfRows / static_cast<double>(counts.size()),
+                  options.stop);
     if (!row.has_value()) {
       table.was_stopped = true;
       return table;

@@ -27,6 +27,7 @@
 #include "plan/codec.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
+#include "planner/search_effort.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -41,6 +42,9 @@ struct ScheduleTableOptions {
   /// Asked between simulations: from the first true on the table ends with the rows so far, and
   /// without crossovers between them. May be empty.
   std::function<bool()> stop;
+  /// A quick one leaves out what is slower by bounds or not looked at in time; a coarse one has
+  /// less of it.
+  SearchEffort effort = SearchEffort::kThorough;
   /// Called now and then with a share done in 0..1; may be empty.
   std::function<void(double, const std::string&)> progress;
 };

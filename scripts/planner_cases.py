@@ -60,6 +60,94 @@ BUDGETED = {"a100-8x8 bert-large": 64, "fat-tree-128-2to1 bert-large": 128,
 BUDGETS = (1, 5, 20)  # seconds
 
 
+MODELS = ("bert-large", "gpt2-124m", "resnet-50", "vgg-16")
+SHIPPED = {"two-racks-40g": 4, "a100-8x8": 64, "fat-tree-128-2to1": 128, "h100-32x8-rail": 256}
+# Clusters that are written for the measurement (write_unlike), and their ranks.
+UNLIKE = {"clos.csv": 24, "torus.csv": 64, "mi250x.csv": 32, "hosts.csv": 100_000}
+BEST = "--bytes 1GiB --schedule best --collective"
+COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter")
+# Ranks of each command, which is measured with --search quick and thorough where it has that.
+SEARCHES = {
+    **{f"plan {cluster} {model}": ranks for cluster, ranks in SHIPPED.items() for model in MODELS},
+    **{f"simulate {cluster} {BEST} {what}": ranks for cluster, ranks in SHIPPED.items()
+       for what in COLLECTIVES},
+    f"simulate clos.csv {BEST} all-gather": 24, f"simulate torus.csv {BEST} all-reduce": 64,
+    f"simulate mi250x.csv {BEST} all-reduce": 32, "plan mi250x.csv bert-large": 32,
+    "plan two-racks-40g huge.yaml": 4,
+    **{f"explain {cluster} bert-large": ranks for cluster, ranks in SHIPPED.items()},
+    "explain mi250x.csv bert-large": 32,
+    **{f"schedules {cluster}": ranks for cluster, ranks in SHIPPED.items()},
+    **{f"topology bounds {cluster}": ranks for cluster, ranks in (SHIPPED | UNLIKE).items()},
+}
+LIMIT_OF_THOROUGH = 180  # seconds of processor time
+
+
+def write_csv(path, links, ranks=()):
+    """An edge list; ranks are their names with device classes and hosts."""
+    lines = ["source,target,bandwidth,latency,kind", *(",".join(link) for link in links)]
+    if ranks:
+        lines += ["", "vertex,role,device_class,host"]
+        lines += [f"{name},rank,{device},{host}" for name, device, host in ranks]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_unlike(folder):
+    """UNLIKE, and a model of one tensor of 10^11 elements."""
+    hosts = [(rack, host) for rack, count in enumerate((4, 8, 5, 7)) for host in range(count)]
+    write_csv(folder / "clos.csv",
+              [(f"leaf{rack}", f"spine{spine}", "10 GB/s", "1 us", "uplink")
+               for rack in range(4) for spine in range(3)]
+              + [(f"h{rack}.{host}", f"leaf{rack}", "10 GB/s", "1 us", "host-link")
+                 for rack, host in hosts],
+              [(f"h{rack}.{host}", "A100", f"h{rack}.{host}") for rack, host in hosts])
+    cells = [(x, y, z) for x in range(4) for y in range(4) for z in range(4)]
+    name = "g{}.{}.{}".format
+    write_csv(folder / "torus.csv",
+              [(name(*cell), name(*((c + (i == axis)) % 4 for i, c in enumerate(cell))), "25 GB/s",
+                "1 us", "nvlink") for cell in cells for axis in range(3)],
+              [(name(*cell), "A100", name(*cell)) for cell in cells])
+    links = []  # boxes of 8 pairs of dies, pairs in a cube; each pair has a NIC
+    for box in range(2):
+        for pair in range(8):
+            first, second = f"d{box}.{pair}.0", f"d{box}.{pair}.1"
+            links += [(first, second, "200 GB/s", "500 ns", "nvlink"),
+                      (first, f"nic{box}.{pair}", "50 GB/s", "500 ns", "pcie"),
+                      (f"nic{box}.{pair}", "switch", "25 GB/s", "1 us", "host-link")]
+            links += [(die, f"cpu{box}", "32 GB/s", "500 ns", "pcie") for die in (first, second)]
+            links += [(f"d{box}.{pair}.{die}", f"d{box}.{pair ^ bit}.{die}", "50 GB/s", "500 ns",
+                       "nvlink") for bit in (1, 2, 4) if pair < pair ^ bit for die in (0, 1)]
+    write_csv(folder / "mi250x.csv", links,
+              [(f"d{box}.{pair}.{die}", "MI250X", f"box{box}") for box in range(2)
+               for pair in range(8) for die in (0, 1)])
+    write_csv(folder / "hosts.csv", [(f"host{i}", "switch", "100 Gbit/s", "1 us", "host-link")
+                                     for i in range(UNLIKE["hosts.csv"])])
+    (folder / "huge.yaml").write_text("name: huge\nprofiled_batch: 8\nforward: 1 ms\ntensors:\n"
+                                      "  - [a, 100000000000, 1 us]\n", encoding="utf-8")
+
+
+def measure_search(programs, case):
+    """Processor time of both searches, and what they found, where they give one figure."""
+    if not (programs.folder / "huge.yaml").exists():
+        write_unlike(programs.folder)
+    row = {"ranks": SEARCHES[case]}
+    has_effort = not case.startswith("topology")
+    for effort in ("quick", "thorough") if has_effort else ("quick",):
+        try:
+            done = programs.rackrail(*case.split(), *(("--search", effort) if has_effort else ()),
+                                     "--json", limit=LIMIT_OF_THOROUGH)
+        except Failed:
+            if effort == "quick":
+                raise
+            continue  # a row without it
+        found = json.loads(done.output)
+        row[f"{effort}_s"] = done.seconds
+        seconds = (sum(size["time_s"] for size in found["sizes"]) if case.startswith("schedules")
+                   else found.get("step_time_s", found.get("time_s")))
+        if seconds is not None:
+            row[f"{effort}_found_s"] = seconds
+    return row
+
+
 class Failed(Exception):
     """What says why a case has no figures."""
 
@@ -260,6 +348,7 @@ CASES = {
     "usual": Cases.of_commands(USUAL_CASES, measure_usual, command_of_usual),
     "commands": Cases.of_commands(COMMANDS, measure_command, lambda case: f"rackrail {case}"),
     "replanning": Cases.of_commands(LOST, measure_lost, command_of_lost),
+    "searches": Cases.of_commands(SEARCHES, measure_search, lambda case: f"rackrail {case}"),
     "budgets": Cases.of_commands([f"{plan} {budget} s" for plan in BUDGETED for budget in BUDGETS],
                                  measure_budget, command_of_budget),
     "collectives": Cases.of_bench("all_gather|reduce_scatter|all_reduce"),

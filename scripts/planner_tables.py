@@ -4,7 +4,7 @@ each, and what is wanted of a case. What was tried, and why, is in results/plann
 import dataclasses
 import re
 
-from planner_cases import COMMANDS, RAILS, USUAL
+from planner_cases import COMMANDS, LIMIT_OF_THOROUGH, RAILS, USUAL
 
 # Most milliseconds of processor time; the limits are the project's own.
 LIMITS = {**{f"{bound}_bound/{cluster}": most
@@ -28,6 +28,7 @@ MOST_FEW = 4  # trees per rank
 LEAST_BY_FEW = 96  # percent of the bound, by at most 4 trees per rank
 LEAST_BY_SHALLOW = 98  # by trees of at most 2 diameters + 4 arcs
 MOST_OVER_BUDGET = 1.1
+MOST_LONGER = 1.01  # of what a quick search finds, times what a thorough one does
 MOST_OF_FULL = 10  # percent of a full plan's time that planning again may take
 
 HEAD = f"""# The planner: bounds, forests, collectives, codecs, planning again, commands
@@ -156,6 +157,21 @@ def budget_cells(case, figures):
             "yes" if figures["was_stopped"] else "no",
             f"{1e3 * figures['step_time_s']:.1f} ms", f"{100 * over:+.1f} %",
             verdict(figures["wall_s"] <= figures["budget_s"] * MOST_OVER_BUDGET))
+
+
+def search_cells(case, figures):
+    ranks = figures["ranks"]
+    quick, thorough = figures["quick_s"], figures.get("thorough_s")
+    most = 3 if ranks <= 64 else 8 if ranks <= 256 else 20
+    over = None
+    if "thorough_found_s" in figures and "quick_found_s" in figures:
+        over = figures["quick_found_s"] / figures["thorough_found_s"]
+    before = f"{thorough:.1f} s" if thorough is not None else f"over {LIMIT_OF_THOROUGH} s"
+    if case.startswith("topology"):
+        before = "–"
+    return (f"`{case}`", f"{ranks:,}", before, f"{quick:.1f} s",
+            f"{100 * (over - 1):+.2f} %" if over is not None else "–",
+            verdict(quick <= most and (over is None or over <= MOST_LONGER)))
 
 
 def command_cells(case, figures):
@@ -345,10 +361,20 @@ Processor time (user and system) and peak memory of one run each of `rackrail`, 
 `h100-32x8-rail` with 64 racks: 2,048 hosts of 8 GPUs on rails.""",
           ("command", "ranks", "time", "memory", "must", "met"), command_cells, is_timed=True),))
 
+SEARCHES = Section("Search times, thorough and quick", (
+    Table("", f"""
+Processor time of one run each of the command with `--search thorough` (before, this was all there was) and with
+`--search quick`, the default. At most 3 s are wanted up to 64 ranks, 8 s up to 256 and 20 s above, and a step, or a
+collective, at most {100 * (MOST_LONGER - 1):.0f} % longer than the thorough search's; of `schedules`, the sum of all sizes.
+`over` is by how much it is longer. What takes more than {LIMIT_OF_THOROUGH} s is cut off. The clusters `*.csv` and `huge.yaml`, one
+tensor of 10¹¹ elements, are written by the script.""",
+          ("command", "ranks", "thorough", "quick", "over", "met"), search_cells,
+          is_timed=True),))
+
 # In the order of the file.
 SECTIONS = {"bounds": BOUNDS, "collectives": COLLECTIVES, "in-network": IN_NETWORK,
             "steps": STEPS, "usual": USUAL_SCHEDULES, "codecs": CODECS, "replanning": REPLANNING,
-            "budgets": TIME_BUDGETS, "commands": OF_COMMANDS}
+            "searches": SEARCHES, "budgets": TIME_BUDGETS, "commands": OF_COMMANDS}
 
 
 def document(store):

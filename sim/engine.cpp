@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/work.hpp"
 #include "sim/engine_state.hpp"
 #include "sim/max_min_network.hpp"
 #include "sim/packet_network.hpp"
@@ -16,6 +17,7 @@ namespace rackrail::sim {
 namespace {
 constexpr double kOneCoreIfUnsaid = 1.0;
 constexpr std::uint64_t kRoundsPerReport = 1024;
+constexpr std::uint64_t kRoundsPerQuestion = 64;  // whether to stop
 
 std::unique_ptr<NetworkModel> make_network(const topology::Topology& topology,
                                            const SimulationOptions& options) {
@@ -346,7 +348,7 @@ bool Engine::run_until(Time limit, const std::function<bool()>& stop) {
     if (progress_ && round % kRoundsPerReport == 0 && slice_ends_ > 0) {
       progress_(static_cast<double>(ended_) / static_cast<double>(slice_ends_));
     }
-    if (stop && round % kRoundsPerReport == 0 && stop()) {
+    if (stop && round % kRoundsPerQuestion == 0 && stop()) {
       return false;
     }
     const Time network = network_->next_event(now_);
@@ -366,6 +368,7 @@ bool Engine::run_until(Time limit, const std::function<bool()>& stop) {
     while (!queue_.empty() && queue_.next_time() == now_) {
       const Task task = queue_.pop();
       own_queued_ -= is_of_plan(task) ? 1 : 0;
+      Work::add(1);
       finish(task);
     }
     if (!done_.empty()) {

@@ -5,6 +5,8 @@
 
 #include "sim/fair_shares.hpp"
 
+#include "base/work.hpp"
+
 namespace rackrail::sim {
 
 namespace {
@@ -16,6 +18,7 @@ void FairShares::fill() {
     return Candidate{std::bit_cast<std::uint64_t>(level), what};
   };
   candidates_.clear();
+  Work::add(region_flows_.size() + region_links_.size());
   for (const std::uint32_t number : region_links_) {
     LinkState& link = links_[number];
     Filling& filling = filling_[number];

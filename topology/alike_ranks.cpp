@@ -296,14 +296,33 @@ std::vector<Block> values_of(std::map<std::string, Block> named) {
   return blocks;
 }
 
+/// Vertices that a block sends to and that are not of it, in order.
+std::vector<NodeId> neighbours_of(const Topology& topology, const Block& block) {
+  std::vector<NodeId> others;
+  for (const NodeId id : block) {
+    for (const LinkId number : topology.links_out_of(id)) {
+      const Link& link = topology.link(number);
+      if (link.kind != LinkKind::kShared && !std::ranges::binary_search(block, link.to)) {
+        others.push_back(link.to);
+      }
+    }
+  }
+  std::ranges::sort(others);
+  const auto twice = std::ranges::unique(others);
+  others.erase(twice.begin(), twice.end());
+  return others;
+}
+
 Swaps swaps_of(const Topology& topology) {
   Swaps swaps(topology);
-  // Machines of different racks are only alike where the racks are.
-  std::map<std::string, std::vector<Block>> machines;
+  // What is swapped is linked to the same others: machines of different racks are only alike where
+  // the racks are.
+  std::map<std::vector<NodeId>, std::vector<Block>> machines;
   for (Block& block : values_of(blocks_by(topology, &Node::host))) {
-    machines[topology.node(block.front()).rack].push_back(std::move(block));
+    std::vector<NodeId> others = neighbours_of(topology, block);
+    machines[std::move(others)].push_back(std::move(block));
   }
-  for (const auto& [rack, blocks] : machines) {
+  for (const auto& [others, blocks] : machines) {
     swaps.compare(blocks);
   }
   swaps.compare(values_of(racks_of(topology)));

@@ -5,6 +5,8 @@
 
 #include "topology/linear_program.hpp"
 
+#include "base/work.hpp"
+
 namespace rackrail::topology {
 
 /// Variables and rows that came one by one; the solver takes many at once, as each call copies all
@@ -77,6 +79,9 @@ std::optional<double> LinearProgram::maximise() {
   } else {
     impl_->model.primal();
   }
+  constexpr int kRowsPerStep = 8;
+  Work::add(static_cast<std::uint64_t>(impl_->model.numberIterations()) *
+            static_cast<std::uint64_t>(1 + impl_->model.numberRows() / kRowsPerStep));
   impl_->is_solved = impl_->model.isProvenOptimal();
   if (!impl_->is_solved) return std::nullopt;
   return impl_->model.objectiveValue();

@@ -5,6 +5,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "topology/queries.hpp"
 
@@ -40,12 +41,15 @@ Bandwidth capacity_of(const Topology& topology, const std::vector<LinkId>& links
 /// The other way of a link: of several cables side by side that are not among `taken`, the one that
 /// is as wide.
 std::optional<LinkId> opposite_of(const Topology& topology, LinkId link,
-                                  const std::set<LinkId>& taken) {
+                                  const std::vector<bool>& taken) {
   const Link& one = topology.link(link);
   std::optional<LinkId> opposite;
-  for (const LinkId id : topology.links_out_of(one.to)) {
+  // Of those of the end that has fewer: a switch has one for each host.
+  const auto out = topology.links_out_of(one.to);
+  const auto in = topology.links_into(one.from);
+  for (const LinkId id : out.size() <= in.size() ? out : in) {
     const Link& other = topology.link(id);
-    if (other.to != one.from || taken.contains(id)) continue;
+    if (other.from != one.to || other.to != one.from || taken[id.index()]) continue;
     if (other.bandwidth == one.bandwidth) return id;
     opposite = opposite.value_or(id);
   }
@@ -73,14 +77,17 @@ Topology with_wider_link(const Topology& topology, LinkId link) {
 }
 
 Topology with_wider_links(const Topology& topology, const std::vector<LinkId>& links) {
-  std::set<LinkId> both_ways(links.begin(), links.end());
+  std::vector<bool> both_ways(topology.link_count(), false);
+  for (const LinkId id : links) both_ways[id.index()] = true;
   for (const LinkId id : links) {
     if (const auto opposite = opposite_of(topology, id, both_ways)) {
-      both_ways.insert(*opposite);
+      both_ways[opposite->index()] = true;
     }
   }
   Topology wider = topology;
-  for (const LinkId id : both_ways) {
+  for (std::size_t l = 0; l < both_ways.size(); ++l) {
+    if (!both_ways[l]) continue;
+    const LinkId id(l);
     const Link& link = topology.link(id);
     wider.set_link_rate(id, link.bandwidth * 2, link.latency);
   }

@@ -8,6 +8,8 @@
 #include <queue>
 #include <tuple>
 
+#include "base/work.hpp"
+
 namespace rackrail::planner {
 
 namespace {
@@ -265,6 +267,7 @@ class ListSchedule {
       wake(lane);
     }
     while (!ends_.empty() || !arrivals_.empty()) {
+      Work::add(1);
       if (ends_.empty() || (!arrivals_.empty() && arrivals_.top().time <= ends_.top().time)) {
         const Arrival arrival = arrivals_.top();
         arrivals_.pop();
@@ -420,6 +423,7 @@ class ListSchedule {
   /// New rates for all that meet this lane, after it came or went.
   void share_anew(std::uint32_t lane) {
     for (const LinkId link : *index_.lane_routes[lane]) {
+      Work::add(sending_[link.index()].size() / 4);
       for (const std::uint32_t other : sending_[link.index()]) {
         Lane& l = lanes_[other];
         const double rate = rate_of(other);

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/work.hpp"
 #include "planner/candidates.hpp"
 #include "topology/attachments.hpp"
 
@@ -39,6 +40,7 @@ RouteId GraphBuilder::route(Rank src, Rank dst) {
 
 TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range range,
                              std::span<const TransferId> after, RouteId route) {
+  Work::add(1);
   if (++added_ % kAddedAtOnce == 0) {
     request_.require_time();
   }
