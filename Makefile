@@ -8,8 +8,9 @@ export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 .PHONY: help
 help:
 	@echo 'make demo     install what is needed, build the release, show what rackrail does'
-	@echo 'make test     install what is needed, build, run all tests, and the unit tests once more'
-	@echo '              under the address and undefined-behaviour sanitizers'
+	@echo 'make test     install what is needed, build, run the tests that take minutes in all'
+	@echo 'make test-slow  all other tests: long waits, lost workers, PyTorch, sanitizers, fuzzers,'
+	@echo '              clang-tidy, format'
 	@echo 'make build    the release: build/release/bin/rackrail'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make format   clang-format over all sources'
@@ -31,7 +32,12 @@ demo: build
 
 .PHONY: test
 test: dependencies
-	@scripts/run-tests --build -j $(JOBS) dev asan:unit
+	@scripts/run-tests --build -j $(JOBS) dev:fast
+
+.PHONY: test-slow
+test-slow:
+	@scripts/install-dependencies clang clang-tidy clang-format
+	@scripts/run-tests --build -j $(JOBS) dev:slow asan:unit tsan:threads tidy:tidy fuzz:fuzz
 
 .PHONY: bench
 bench: dependencies

@@ -10,13 +10,19 @@
 #       A static library of the code generated from one .proto, whose headers are included by the
 #       path of the .proto from the root: "plan/plan.pb.h", "runtime/coordinator/x.grpc.pb.h".
 #   rackrail_add_tests(<name> SOURCES a_test.cpp ... [LINK target...] [LABELS label...]
-#                      [TIMEOUT seconds] [SERIAL])
-#       One Catch2 executable. Its label is the folder below tests/ it is in: unit, property, ...;
-#       the target unit_tests, property_tests, ... builds all with that label.
+#                      [TIMEOUT seconds] [SERIAL] [SLOW | SLOW_CASES])
+#       One Catch2 executable. Its labels are the folder below tests/ it is in (unit, property, ...) and
+#       'fast' or 'slow'; the target unit_tests, slow_tests, ... builds all with that label.
+#       TIMEOUT: ten times what it takes alone, at least (default: 600 s, for what takes a minute at most).
 #       SERIAL: never run at the same time as another test (it measures time, or needs all cores).
+#       SLOW: for 'make test-slow' only. SLOW_CASES: its cases tagged [slow] are; they become the test
+#       <name>_slow, and <name> runs the others.
 #       The label 'waits': it needs next to no processor time, so it runs beside the others.
-#   rackrail_add_script_test(<name> COMMAND ... [LABELS label...] [TIMEOUT seconds] [SERIAL])
-#       A test that is a program of its own; see scripts/run-tests for how its cases are counted.
+#       The label 'threads': it runs under the thread sanitizer, too.
+#   rackrail_add_script_test(<name> COMMAND ... [LABELS label...] [TIMEOUT seconds] [SERIAL]
+#                            [SLOW | SLOW_CASES])
+#       A test that is a program of its own; see scripts/run-tests for how its cases are counted. With
+#       SLOW_CASES it runs twice, with 'fast' and 'slow' in the variable RACKRAIL_TESTS.
 #   rackrail_add_bench(<name> SOURCES a_bench.cpp ... [LINK target...])
 #       One Google Benchmark executable, built and run by 'make bench'.
 #   rackrail_add_fuzzer(<name> SOURCES a_fuzz.cpp ... [LINK target...])
@@ -144,10 +150,10 @@ function(rackrail_add_proto target)
 endfunction()
 
 # Sets what ctest and scripts/run-tests know about a test.
-function(rackrail_describe_test name kind)
-  cmake_parse_arguments(PARSE_ARGV 2 ARG "SERIAL" "TIMEOUT" "LABELS")
+function(rackrail_describe_test name kind speed)
+  cmake_parse_arguments(PARSE_ARGV 3 ARG "SERIAL" "TIMEOUT" "LABELS")
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
+    set(ARG_TIMEOUT 600)
   endif()
   if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
     math(EXPR ARG_TIMEOUT "4 * ${ARG_TIMEOUT}")
@@ -158,12 +164,10 @@ function(rackrail_describe_test name kind)
   if(group MATCHES "^[.]*$")
     set(group structure)
   endif()
-  if(NOT TARGET ${group}_tests)
-    add_custom_target(${group}_tests)
-  endif()
   set(support "${PROJECT_SOURCE_DIR}/tests/support")
   set(environment
     "RACKRAIL_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+    "RACKRAIL_TESTS=${speed}"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "LSAN_OPTIONS=suppressions=${support}/lsan.supp:print_suppressions=0"
     # Without its search for lock cycles: it crashes on the mutexes of gRPC.
@@ -174,24 +178,45 @@ function(rackrail_describe_test name kind)
   endif()
   if(TARGET rackrail)
     list(APPEND environment "RACKRAIL_COMMAND=$<TARGET_FILE:rackrail>")
-    if(group STREQUAL "integration")
-      add_dependencies(${group}_tests rackrail)
-    endif()
   endif()
   set_tests_properties(${name} PROPERTIES
     TIMEOUT ${ARG_TIMEOUT}
-    LABELS "${group};${kind};${ARG_LABELS}"
+    LABELS "${group};${kind};${speed};${ARG_LABELS}"
     SKIP_RETURN_CODE 77
     RUN_SERIAL "${ARG_SERIAL}"
     ENVIRONMENT "${environment}")
-  set(RACKRAIL_TEST_GROUP "${group}" PARENT_SCOPE)
+  foreach(label IN ITEMS ${group} ${speed} ${ARG_LABELS})
+    if(NOT TARGET ${label}_tests)
+      add_custom_target(${label}_tests)
+    endif()
+    if(TARGET ${name})
+      add_dependencies(${label}_tests ${name})
+    endif()
+    if(group STREQUAL "integration" AND TARGET rackrail)
+      add_dependencies(${label}_tests rackrail)
+    endif()
+  endforeach()
 endfunction()
+
+# 'fast', 'slow' or both: the parts of a test, by its SLOW and SLOW_CASES.
+macro(rackrail_speeds_of_test)
+  set(speeds fast)
+  if(ARG_SLOW)
+    set(speeds slow)
+  elseif(ARG_SLOW_CASES)
+    set(speeds fast slow)
+  endif()
+  set(serial)
+  if(ARG_SERIAL)
+    set(serial SERIAL)
+  endif()
+endmacro()
 
 function(rackrail_add_tests name)
   if(NOT RACKRAIL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "SERIAL" "TIMEOUT" "SOURCES;LINK;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "SERIAL;SLOW;SLOW_CASES" "TIMEOUT" "SOURCES;LINK;LABELS")
   rackrail_reject_unknown(rackrail_add_tests)
   if(NOT ARG_SOURCES)
     return()
@@ -199,10 +224,8 @@ function(rackrail_add_tests name)
   add_executable(${name} ${ARG_SOURCES})
   rackrail_own_code(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} rackrail::test_support)
-  # No unity build: tests of one library have their own 'ring' and 'Case', each for its subject.
   set_target_properties(${name} PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/tests"
-    UNITY_BUILD OFF)
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/tests")
   if(NOT name STREQUAL "support_test")
     target_precompile_headers(${name} REUSE_FROM support_test)
   endif()
@@ -211,27 +234,40 @@ function(rackrail_add_tests name)
     target_compile_options(${name} PRIVATE -fpch-preprocess)
   endif()
 
-  set(serial)
-  if(ARG_SERIAL)
-    set(serial SERIAL)
-  endif()
-  add_test(NAME ${name} COMMAND ${name})
-  rackrail_describe_test(${name} catch2 ${serial} TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
-  add_dependencies(${RACKRAIL_TEST_GROUP}_tests ${name})
+  rackrail_speeds_of_test()
+  foreach(speed IN LISTS speeds)
+    set(cases)
+    set(suffix)
+    if(ARG_SLOW_CASES)
+      set(cases "~[slow]")
+    endif()
+    if(ARG_SLOW_CASES AND speed STREQUAL "slow")
+      set(cases "[slow]")
+      set(suffix _slow)
+    endif()
+    add_test(NAME ${name}${suffix} COMMAND ${name} ${cases})
+    rackrail_describe_test(${name}${suffix} catch2 ${speed} ${serial}
+                           TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
+    add_dependencies(${speed}_tests ${name})
+  endforeach()
 endfunction()
 
 function(rackrail_add_script_test name)
   if(NOT RACKRAIL_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "SERIAL" "TIMEOUT" "COMMAND;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "SERIAL;SLOW;SLOW_CASES" "TIMEOUT" "COMMAND;LABELS")
   rackrail_reject_unknown(rackrail_add_script_test)
-  set(serial)
-  if(ARG_SERIAL)
-    set(serial SERIAL)
-  endif()
-  add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
-  rackrail_describe_test(${name} script ${serial} TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
+  rackrail_speeds_of_test()
+  foreach(speed IN LISTS speeds)
+    set(suffix)
+    if(ARG_SLOW_CASES AND speed STREQUAL "slow")
+      set(suffix _slow)
+    endif()
+    add_test(NAME ${name}${suffix} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
+    rackrail_describe_test(${name}${suffix} script ${speed} ${serial}
+                           TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
+  endforeach()
 endfunction()
 
 function(rackrail_add_bench name)

@@ -17,7 +17,7 @@ using runtime::Into;
 
 constexpr int kWarmUps = 3;
 constexpr int kRepeats = 25;
-constexpr std::size_t kPayloads = 8;
+constexpr std::size_t kTimedPayloads = 8;
 constexpr double kStreaming = 0.85;
 constexpr double kReducing = 0.75;
 constexpr double kSelecting = 0.30;
@@ -126,7 +126,7 @@ class Timer {
     std::vector<const std::byte*> pointers;
     runtime::DeviceEncoding encoding{
         .input = values_.span(), .residual = {}, .output = {}, .scratch = {}, .key = {}};
-    for (std::size_t p = 0; p < kPayloads; ++p) {
+    for (std::size_t p = 0; p < kTimedPayloads; ++p) {
       payloads.emplace_back(size);
       encoding.output = payloads.back().span();
       encoding.key.stream = p;

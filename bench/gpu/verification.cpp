@@ -21,7 +21,7 @@ using runtime::DeviceBuffer;
 using runtime::Into;
 
 constexpr int kPoison = 0xa5;
-constexpr std::size_t kPayloads = 8;
+constexpr std::size_t kSummedPayloads = 8;
 
 template <typename T>
 void poison(const DeviceBuffer<T>& buffer, cudaStream_t stream) {
@@ -139,7 +139,7 @@ class Verifier {
     std::vector<float> sum(input_.size());
     std::vector<float> onto_floats = input_;
     std::vector<std::byte> expected(bytes_.size());
-    for (std::size_t p = 0; p < kPayloads; ++p) {
+    for (std::size_t p = 0; p < kSummedPayloads; ++p) {
       cpu_->encode(p % 2 == 0 ? input_ : residual_, {}, {.stream = p}, expected);
       payloads.emplace_back(expected.size());
       runtime::copy_to_device<std::byte>(expected, payloads.back(), stream());

@@ -5,11 +5,13 @@
 //   passed  <case>
 //   failed  <case> <the first check that failed>
 //   skipped <case> <reason>
+//   took    <case> <seconds>
 //
 // Each line is flushed, so that after a crash the last "started" names the case that caused it.
 
 #define CATCH_CONFIG_EXTERNAL_INTERFACES
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -60,6 +62,7 @@ class CaseRecorder : public Catch::TestEventListenerBase {
   void testCaseStarting(const Catch::TestCaseInfo& info) override {
     Catch::TestEventListenerBase::testCaseStarting(info);
     current_case = in_one_line(info.name);
+    start_ = std::chrono::steady_clock::now();
     skip_reasons.clear();
     first_failure.clear();
     write("started", "");
@@ -84,6 +87,8 @@ class CaseRecorder : public Catch::TestEventListenerBase {
     } else {
       write("passed", "");
     }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
+    write("took", std::to_string(took.count()));
     current_case = "(no test case)";
     Catch::TestEventListenerBase::testCaseEnded(stats);
   }
@@ -97,6 +102,7 @@ class CaseRecorder : public Catch::TestEventListenerBase {
   }
 
   std::ofstream report_;
+  std::chrono::steady_clock::time_point start_;
 };
 
 CATCH_REGISTER_LISTENER(CaseRecorder)

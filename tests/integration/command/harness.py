@@ -7,12 +7,16 @@ the variables that launchers set; nothing outside that folder is written.
 
     ctest --test-dir build/dev -R command_ --output-on-failure
     RACKRAIL_COMMAND=build/dev/bin/rackrail python3 tests/integration/command/help_test.py -v Help
+
+Tests that take long are marked @harness.slow; $RACKRAIL_TESTS says which are run (fast, slow or, if it
+is not set, all). What measures times asks skip_if_busy() first.
 """
 
 import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import socket
@@ -30,12 +34,44 @@ SHARED = Path(os.environ.get("RACKRAIL_SHARED", SOURCE / ".." / "shared"))
 CONFIGS = SOURCE / "configs"
 SHIPPED_CLUSTERS = ("a100-8x8", "fat-tree-128-2to1", "h100-32x8-rail", "two-racks-40g")
 
-TIMEOUT = 180  # seconds for one command that should end by itself
+TIMEOUT = 600  # seconds for one command that should end by itself
+OTHERS_MAY_TAKE = 0.15  # of the machine's cores, where a test measures times
 MARK = "RACKRAIL_TEST_MARK"
 
 LAUNCHER_VARIABLES = re.compile(
     r"^(RACKRAIL_(?!COMMAND$|SHARED$|SOURCE_DIR$|CONFIGS$)|OMPI_|PMIX?_|PRTE_|SLURM_|MASTER_"
     r"|TF_CONFIG$|RANK$|WORLD_SIZE$|LOCAL_RANK$|LOCAL_WORLD_SIZE$)")
+
+
+def slow(test):
+    """Marks a test (a method or a class) as one of `make test-slow`."""
+    test.is_slow = True
+    return test
+
+
+def busy_core_seconds():
+    """What all cores together have worked since the machine started, for others' machines too."""
+    times = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    idle = times[3] + times[4]  # and waiting for a disk
+    return (sum(times) - idle) / os.sysconf("SC_CLK_TCK")
+
+
+def own_core_seconds():
+    """What this process and its ended children have worked."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
+
+
+class Others:
+    """The share of the cores that others take from here to share()."""
+
+    def __init__(self):
+        self.start = (time.monotonic(), busy_core_seconds(), own_core_seconds())
+
+    def share(self):
+        wall = time.monotonic() - self.start[0]
+        others = (busy_core_seconds() - self.start[1]) - (own_core_seconds() - self.start[2])
+        return max(0.0, others) / (wall * os.cpu_count())
 
 
 class Result:
@@ -164,6 +200,13 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(self.contents(), before, "files were changed or left behind")
         return machine
 
+    def skip_if_busy(self):
+        """Skips a test that measures times where others use this machine just now."""
+        others = Others()
+        time.sleep(1)
+        if others.share() > OTHERS_MAY_TAKE:
+            self.skipTest(f"it measures times, and others take {100 * others.share():.0f} % of the cores")
+
     def processes(self):
         """Ids of the live processes that this test's commands started, at any depth."""
         mark = f"{MARK}={self.mark}".encode()
@@ -240,16 +283,38 @@ def free_ports(count):
     raise RuntimeError("no free ports")
 
 
+class ChosenTests(unittest.TestLoader):
+    """The tests that $RACKRAIL_TESTS asks for."""
+
+    def getTestCaseNames(self, case):  # the name is unittest's
+        names = super().getTestCaseNames(case)
+        chosen = os.environ.get("RACKRAIL_TESTS", "all")
+
+        def is_slow(name):
+            return getattr(case, "is_slow", False) or getattr(getattr(case, name), "is_slow", False)
+
+        return [name for name in names if chosen == "all" or is_slow(name) == (chosen == "slow")]
+
+
 class CountingResult(unittest.TextTestResult):
-    """Counts what passed: whole tests, however many parts they have."""
+    """Counts what passed: whole tests, however many parts they have. Says how long each took."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)
         self.passed = 0
+        self.start = 0.0
 
     def addSuccess(self, test):  # the name is unittest's
         super().addSuccess(test)
         self.passed += 1
+
+    def startTest(self, test):  # the name is unittest's
+        super().startTest(test)
+        self.start = time.monotonic()
+
+    def stopTest(self, test):  # the name is unittest's
+        super().stopTest(test)
+        print(f"TOOK: {name_of(test)}: {time.monotonic() - self.start:.2f}", flush=True)
 
 
 def name_of(test):
@@ -264,7 +329,7 @@ def main():
         print(f"no rackrail command at {COMMAND}; set RACKRAIL_COMMAND")
         sys.exit(1)
     runner = unittest.TextTestRunner(stream=sys.stdout, resultclass=CountingResult)
-    result = unittest.main(exit=False, testRunner=runner).result
+    result = unittest.main(exit=False, testRunner=runner, testLoader=ChosenTests()).result
     failed = {}
     for test, traceback in result.failures + result.errors:
         failed.setdefault(name_of(test), traceback.rstrip().splitlines()[-1])

@@ -10,7 +10,6 @@ the comparison skipped instead of failed.
 import json
 import os
 import re
-import resource
 import time
 import unittest
 from pathlib import Path
@@ -25,21 +24,7 @@ LARGEST_ERROR = 0.25    # of the predicted step time, relative to the measured o
 LARGEST_LOSS = 0.01     # of accuracy, by compression
 TIMED_STEPS = 40
 TRAINED_STEPS = 200
-OTHERS_MAY_TAKE = 0.15  # of the machine's cores, for an attempt to count as undisturbed
 MAY_DRIFT = 0.25        # of what is calibrated, likewise, from before the runs to after them
-
-
-def busy_core_seconds():
-    """What all cores together have worked since the machine started."""
-    times = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    idle = times[3] + times[4]  # and waiting for a disk
-    return (sum(times) - idle) / os.sysconf("SC_CLK_TCK")
-
-
-def own_core_seconds():
-    """What this process and its ended children have worked."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 UNITS = {"B/s": 1, "ps": 1e-12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1}
@@ -49,18 +34,6 @@ def quantity(text):
     """The number of a text such as '13 ms', in the base unit."""
     number, unit = text.split()
     return float(number) * UNITS[unit]
-
-
-class Others:
-    """The share of the cores that others take from here to share()."""
-
-    def __init__(self):
-        self.start = (time.monotonic(), busy_core_seconds(), own_core_seconds())
-
-    def share(self):
-        wall = time.monotonic() - self.start[0]
-        others = (busy_core_seconds() - self.start[1]) - (own_core_seconds() - self.start[2])
-        return max(0.0, others) / (wall * os.cpu_count())
 
 
 class Road(TrainingTest):
@@ -114,14 +87,14 @@ class Road(TrainingTest):
 
     def attempt(self):
         """Whether the predictions are right, whether the machine let them be, and a text on both."""
-        others = Others()
+        others = harness.Others()
         before = self.calibrate()
         errors = self.errors_of_step_times()
         after = self.calibrate()
         drifts = {what: after[what] / before[what] - 1 for what in before}
         share = others.share()
         is_right = all(abs(error) <= LARGEST_ERROR for error in errors.values())
-        is_undisturbed = (share <= OTHERS_MAY_TAKE
+        is_undisturbed = (share <= harness.OTHERS_MAY_TAKE
                           and all(abs(drift) <= MAY_DRIFT for drift in drifts.values()))
         said = ", ".join([f"{name} {error:+.0%}" for name, error in errors.items()]
                          + [f"then {what} took {drift:+.0%}" for what, drift in drifts.items()]

@@ -25,7 +25,7 @@ TEST_CASE("launchers say which process this is") {
   INFO(rank);
   const auto share_of = [](std::map<std::string, std::string> variables) {
     variables["SLURM_STEP_ID"] = "0";
-    return explore::share_of(variables);
+    return share_test::share_of(variables);
   };
   const Share share = share_of({{rank, "3"}, {count, "8"}});
   CHECK(share.rank == 3);

@@ -33,7 +33,7 @@ EpochRecord epoch_record(std::uint32_t epoch) {
 }  // namespace
 
 TEST_CASE("a job is unfinished from its first epoch to its end") {
-  const test::TemporaryDirectory folder;
+  const rackrail::test::TemporaryDirectory folder;
   {
     JobStore store(folder.path());
     CHECK_FALSE(store.unfinished().has_value());
@@ -60,7 +60,7 @@ TEST_CASE("a job is unfinished from its first epoch to its end") {
 }
 
 TEST_CASE("a new job forgets the one before") {
-  const test::TemporaryDirectory folder;
+  const rackrail::test::TemporaryDirectory folder;
   JobStore store(folder.path());
   store.begin(job_record());
   store.add(epoch_record(5));
@@ -70,7 +70,7 @@ TEST_CASE("a new job forgets the one before") {
 }
 
 TEST_CASE("what was added is there after a kill, which also gives the lock back") {
-  const test::TemporaryDirectory folder;
+  const rackrail::test::TemporaryDirectory folder;
   const pid_t child = fork();
   REQUIRE(child >= 0);
   if (child == 0) {
@@ -88,7 +88,7 @@ TEST_CASE("what was added is there after a kill, which also gives the lock back"
 }
 
 TEST_CASE("two coordinators cannot run one job, and strangers cannot read its token") {
-  const test::TemporaryDirectory folder;
+  const rackrail::test::TemporaryDirectory folder;
   const JobStore first(folder.path());
   CHECK_THROWS_WITH(JobStore(folder.path()), Catch::Contains("another process runs"));
   struct stat status = {};
@@ -97,7 +97,7 @@ TEST_CASE("two coordinators cannot run one job, and strangers cannot read its to
 }
 
 TEST_CASE("what is no database is refused") {
-  const test::TemporaryDirectory folder;
+  const rackrail::test::TemporaryDirectory folder;
   const auto file = folder.path() / "job.sqlite3";
   std::ofstream(file) << std::string(5000, 'x');
   CHECK_THROWS_AS(JobStore(folder.path()), ConfigError);

@@ -44,13 +44,13 @@ TEST_CASE("a token comes from the variable, or from a file's first line") {
   }
   const TokenVariable variable("from-variable");
   CHECK(read_job_token("") == "from-variable");
-  const test::TemporaryDirectory folder;
+  const rackrail::test::TemporaryDirectory folder;
   write_file_atomically(folder.path() / "token", "from-file\nsecond line\n");
   CHECK(read_job_token(folder.path() / "token") == "from-file");
 }
 
 TEST_CASE("a token that cannot be one is refused without being shown") {
-  const test::TemporaryDirectory folder;
+  const rackrail::test::TemporaryDirectory folder;
   for (const std::string& content : {std::string("\n"), std::string("two words\n"),
                                      std::string("tab\there"), std::string(5000, 'x')}) {
     write_file_atomically(folder.path() / "token", content);

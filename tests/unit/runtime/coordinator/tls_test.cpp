@@ -90,7 +90,7 @@ TEST_CASE("certificates: what cannot work is said with its file") {
   if (!has_openssl()) {
     RACKRAIL_SKIP("the openssl command, which makes the test's certificates, is not installed");
   }
-  const test::TemporaryDirectory folder;
+  const rackrail::test::TemporaryDirectory folder;
   const path ours = make_authority(folder.path() / "ours");
   const path theirs = make_authority(folder.path() / "theirs");
   const path good = make_certificate(folder.path() / "good", ours, "worker");
@@ -121,7 +121,7 @@ TEST_CASE("certificates: only workers that the same authority has signed may com
   if (!has_openssl()) {
     RACKRAIL_SKIP("the openssl command, which makes the test's certificates, is not installed");
   }
-  const test::TemporaryDirectory folder;
+  const rackrail::test::TemporaryDirectory folder;
   const path ours = make_authority(folder.path() / "ours");
   const path theirs = make_authority(folder.path() / "theirs");
   const path leader = make_certificate(folder.path() / "leader", ours, kCoordinatorTlsName);
