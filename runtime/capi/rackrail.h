@@ -93,19 +93,19 @@ typedef struct rackrail_config {
   int64_t timeout_milliseconds; /* until all ranks have joined; 300,000. Others also wait this long
                                    for a rank 0 that found bad input, unless their launcher ends
                                    them, as torchrun and mpirun do */
-  const char* plan;  /* file of a plan, needed on rank 0 only [RACKRAIL_PLAN]: planned buckets move
-                        by the schedules and codecs of its buckets; not together with `codecs` */
-  int32_t device;    /* rackrail_device: where sums are made, the same on all ranks; [RACKRAIL_DEVICE]:
-                        "cpu" (default) or "cuda". Buffers of the host are copied there and back.
-                        What carries sums: [RACKRAIL_GPU_PATH] "auto" (NCCL where all ranks can, else
-                        the transport), "nccl", "direct" (the transport, which takes the GPU's
-                        memory), "staged" (the transport by way of pinned memory) or "hybrid" (NCCL
-                        in hosts, those of `cluster` or else the machines, and the transport
-                        between them). Several ranks on one GPU, for tests: with
-                        [RACKRAIL_SHARE_GPU] "1" on all of them, NCCL takes each for a host of its
-                        own: a process of one thread gets NCCL_HOSTID and others for that, one with
-                        several must have them from its start and is told which. Without them,
-                        "auto" takes the transport and the others fail */
+  const char* plan; /* file of a plan, needed on rank 0 only [RACKRAIL_PLAN]: planned buckets move
+                       by the schedules and codecs of its buckets; not together with `codecs` */
+  int32_t device; /* rackrail_device: where sums are made, the same on all ranks; [RACKRAIL_DEVICE]:
+                     "cpu" (default) or "cuda". Buffers of the host are copied there and back.
+                     What carries sums: [RACKRAIL_GPU_PATH] "auto" (NCCL where all ranks can, else
+                     the transport), "nccl", "direct" (the transport, which takes the GPU's
+                     memory), "staged" (the transport by way of pinned memory) or "hybrid" (NCCL
+                     in hosts, those of `cluster` or else the machines, and the transport
+                     between them). Several ranks on one GPU, for tests: with
+                     [RACKRAIL_SHARE_GPU] "1" on all of them, NCCL takes each for a host of its
+                     own: a process of one thread gets NCCL_HOSTID and others for that, one with
+                     several must have them from its start and is told which. Without them,
+                     "auto" takes the transport and the others fail */
   int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU. Where RACKRAIL_DEVICE says "cuda",
                         and `device` nothing: the first that no other rank of the machine has */
 } rackrail_config;
