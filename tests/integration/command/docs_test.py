@@ -38,6 +38,8 @@ class Pages(harness.CommandTest):
         reason = docs_run.reason_to_skip(page, page.is_slow)
         if reason:
             self.skipTest(f"{page.name}: {reason}")
+        if page.wants_idle:
+            self.skip_if_busy()
         problems = self.runner.run(page)
         self.assertEqual(problems, [], "\n" + "\n".join(problems))
 
