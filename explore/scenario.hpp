@@ -1,5 +1,5 @@
 // A scenario: a cluster, a workload, options of the planner, and fields of all three that vary.
-// configs/scenarios/README.md documents the file.
+// docs/reference/sweep-file.md documents the file.
 #pragma once
 
 #include <cstdint>

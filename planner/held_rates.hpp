@@ -8,24 +8,13 @@
 // forest/pacing.hpp), where that costs next to nothing by prediction: where all routes are busy all
 // the time, as in pipelines of many rounds or slices.
 //
-// That is so where many share the link that is busy longest. Among two racks of four hosts 4 and
-// 16 MiB took 12 and 5 % longer by a hierarchical schedule without rates than by a forest with
-// them, of which 2 and 1 % less was predicted (by a simulator that sent each slice at its route's
-// rate: it predicts up to 6 % less of those with rates since it lets them go as the runtime does).
-// Among four racks of two, on as few cores, a forest with rates took 1.14 to 1.17 of the bound for
-// 16 MiB, a hierarchical schedule without 1.03 to 1.06: there two share the way out of a rack, and
-// into one come three streams that the ways out of the others hold back before.
+// That is so where many share the link that is busy longest. Where few do, rates cost time.
 //
-// Longer messages are fewer, and predicted a little faster, but come in bursts: among three hosts
-// and one behind two uplinks 64 MiB took 1.056 to 1.064 of the bound by a hierarchical schedule in
-// messages of 512 KiB, 1.011 to 1.033 by a forest in messages of 24 to 88 KiB, for which 0.01 to
-// 0.1 % more was predicted. (Length is not all of it: hierarchical in 64 KiB took 1.057.)
+// Longer messages are fewer, and predicted a little faster, but come in bursts, so shorter ones are
+// preferred where they cost little. Where all others send to one at once, they fill the queue
+// before it in a burst, and rates may cost more.
 //
-// Where all others send to one at once, they fill the queue before it in a burst, and rates may
-// cost more. Among eight hosts at 200 Mbit/s an all-reduce of 1 MiB over servers took 75 ms with
-// rates and 106 ms without, one of 256 KiB over one server 76 and 116 ms; a training step with
-// servers up to 13 % less with rates, though 3 % more was predicted; on five hosts 13 % less, on
-// four at least 4 % more.
+// What was measured of each is in results/planner-notes.md, "Tried and not kept".
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,7 @@
 //
 // Bucket size × schedule family × codecs per tier, each bucket the cheapest under the error budget
 // by the cost model, the whole step judged by the same cost model; then the batch size. See
-// planner/README.md for the search and what it does not look at yet.
+// planner/README.md for the search, docs/limits.md for what it leaves out.
 #pragma once
 
 #include <cstdint>

@@ -18,8 +18,8 @@
 
 namespace rackrail::topology {
 
-/// What a file lacks and the user says instead (see configs/README.md): how many machines of this
-/// kind there are, the network around them, the GPUs' class, link rates.
+/// What a file lacks and the user says instead (see docs/reference/cluster-file.md): how many
+/// machines of this kind there are, the network around them, the GPUs' class, link rates.
 struct ReadOptions {
   std::optional<std::string> format;             ///< name of a reader; by content if none
   std::optional<std::filesystem::path> overlay;  ///< YAML file

@@ -2,29 +2,31 @@
  * rackrail for programs in any language: gradients summed over all ranks of a job, by rackrail's
  * plans, over its transports.
  *
- * A job. Every process calls rackrail_init() once and has a context then: its place in the job. Who
- * it is comes from the configuration or from the variables that launchers set (torchrun, mpirun,
+ * A job. Every process calls rackrail_init() once and then has a context: its place in the job.
+ * Its rank comes from the configuration or from the variables that launchers set (torchrun, mpirun,
  * srun, TF_CONFIG, rackrail's own). Without either, the job is this process alone, and every sum is
- * what was given. What several ranks would refuse, it refuses as well, but for files of a cluster
- * or a plan with other numbers of ranks, and a transport or NCCL that cannot be used here.
+ * what was given. It refuses what several ranks would refuse. Exceptions: files of a cluster or a
+ * plan with other numbers of ranks, and a transport or NCCL that cannot be used here.
  *
  * Collective calls (init, plan, start, all_reduce, finish) are made by all ranks, in one order.
  *
- * Two ways to sum. rackrail_all_reduce() takes an array of any size, always exactly in FP32:
- * it is cut into pieces for which every job has a plan. Programs whose buffers have the same sizes
- * in every step plan for them (rackrail_plan) and then sum them with rackrail_start() and
- * rackrail_wait(), by the routes and codecs that suit them, while they compute on.
+ * Sums of single arrays. rackrail_all_reduce() takes an array of any size, always exactly in FP32.
+ * It is cut into pieces for which every job has a plan.
+ *
+ * Sums of planned buckets. Programs whose buffers have the same sizes in every step plan for them
+ * (rackrail_plan). They then sum them with rackrail_start() and rackrail_wait(), by the routes and
+ * codecs of that plan, while they compute.
  *
  * Errors. A function that returns a status returns RACKRAIL_OK or says why not in one line:
  * rackrail_last_error(). After RACKRAIL_PEER_LOST the job is over: the context is good for
  * rackrail_destroy() only.
- * A sum has no time limit: it may take as long as its links need. Who has ended is missed at once,
- * and who hangs after ten seconds.
+ * A sum has no time limit: it may take as long as its links need. A process that has ended is
+ * noticed at once, one that hangs after ten seconds.
  *
- * Threads. Any thread may call; one waits while others start. What is under way is awaited on
- * threads, never on the caller's.
+ * Threads. Any thread may call; one waits while others start. The library has threads of its own
+ * for sums under way.
  *
- * Nothing but what is declared here is exported by the library, and no C++ type crosses it.
+ * The library exports only what is declared here, and no C++ type.
  * Structures start with their size, so that later versions can add members at their end.
  */
 #ifndef RACKRAIL_H
@@ -88,22 +90,22 @@ typedef struct rackrail_config {
   const char* codecs; /* for planned buckets [RACKRAIL_CODECS]: "none" (default); "auto": whatever
                          is fastest within an error of 2 %; or a codec by name: "fp16", "int8" */
   const char* transport;        /* [RACKRAIL_TRANSPORT]; "ucx" */
-  int64_t timeout_milliseconds; /* for all ranks to come; 300,000. As long, too, do others wait for
-                                   a rank 0 that has found its input to be bad, unless who has
-                                   started them ends them then, as torchrun and mpirun do */
-  const char* plan;  /* file of a plan, needed on rank 0 only [RACKRAIL_PLAN]: planned buckets move
-                        by the schedules and codecs of its buckets; not together with `codecs` */
-  int32_t device;    /* rackrail_device: where sums are made, on all ranks alike; [RACKRAIL_DEVICE]:
-                        "cpu" (default) or "cuda". Buffers of the host are copied there and back.
-                        What carries sums: [RACKRAIL_GPU_PATH] "auto" (NCCL where all ranks can, else
-                        the transport), "nccl", "direct" (the transport, which takes the GPU's
-                        memory), "staged" (the transport by way of pinned memory) or "hybrid" (NCCL
-                        in hosts, those of `cluster` or else the machines, and the transport
-                        between them). Several ranks on one GPU, for tests: with
-                        [RACKRAIL_SHARE_GPU] "1" on all of them, NCCL takes each for a host of its
-                        own: a process of one thread gets NCCL_HOSTID and others for that, one with
-                        several must have them from its start and is told which. Without them,
-                        "auto" takes the transport and the others fail */
+  int64_t timeout_milliseconds; /* until all ranks have joined; 300,000. Others also wait this long
+                                   for a rank 0 that found bad input, unless their launcher ends
+                                   them, as torchrun and mpirun do */
+  const char* plan; /* file of a plan, needed on rank 0 only [RACKRAIL_PLAN]: planned buckets move
+                       by the schedules and codecs of its buckets; not together with `codecs` */
+  int32_t device; /* rackrail_device: where sums are made, the same on all ranks; [RACKRAIL_DEVICE]:
+                     "cpu" (default) or "cuda". Buffers of the host are copied there and back.
+                     What carries sums: [RACKRAIL_GPU_PATH] "auto" (NCCL where all ranks can, else
+                     the transport), "nccl", "direct" (the transport, which takes the GPU's
+                     memory), "staged" (the transport by way of pinned memory) or "hybrid" (NCCL
+                     in hosts, those of `cluster` or else the machines, and the transport
+                     between them). Several ranks on one GPU, for tests: with
+                     [RACKRAIL_SHARE_GPU] "1" on all of them, NCCL takes each for a host of its
+                     own: a process of one thread gets NCCL_HOSTID and others for that, one with
+                     several must have them from its start and is told which. Without them,
+                     "auto" takes the transport and the others fail */
   int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU. Where RACKRAIL_DEVICE says "cuda",
                         and `device` nothing: the first that no other rank of the machine has */
 } rackrail_config;
@@ -133,8 +135,8 @@ RACKRAIL_API rackrail_status rackrail_all_reduce(rackrail_context* context,
 
 /*
  * Plans for `count` buffers of elements[i] floats each, which are given to rackrail_start() in
- * about this order in every step, and takes up the plan on all ranks. Rank 0 plans, so only it
- * needs the cluster's file, and tells the others. With a plan's file in the configuration, each
+ * about this order in every step. All ranks adopt the plan. Rank 0 plans, so only it needs the
+ * cluster's file, and sends it to the others. With a plan's file in the configuration, each
  * buffer moves as that plan's bucket of the nearest size does. ready_nanoseconds (or NULL): when
  * buffer i is ready, from the first one's beginning, ascending; planned for is the latest of all
  * ranks. `first`: the number of the first buffer's bucket; the others follow. Earlier buckets keep
@@ -154,7 +156,7 @@ RACKRAIL_API rackrail_status rackrail_start(rackrail_context* context, int32_t b
                                             const rackrail_buffer* buffer, int32_t operation);
 /* Until the bucket is done on this rank, on a device too, whose streams may all read it then. Once
    for each start. After RACKRAIL_PEER_LOST, what a hanging peer has not taken within a second may
-   still be read from the buffer: rackrail_destroy() first, then let go of it. */
+   still be read from the buffer: call rackrail_destroy() before releasing it. */
 RACKRAIL_API rackrail_status rackrail_wait(rackrail_context* context, int32_t bucket);
 
 /*

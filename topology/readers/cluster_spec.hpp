@@ -1,7 +1,7 @@
 // What a hierarchical cluster file or an overlay says, read and checked but not yet built: classes
 // of links and devices, kinds of machines, racks, and the wiring between them.
 //
-// configs/README.md is the reference of the format for people who write such files.
+// docs/reference/cluster-file.md is the reference of the format for people who write such files.
 #pragma once
 
 #include <cstdint>

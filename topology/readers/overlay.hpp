@@ -1,5 +1,6 @@
-// What a file about one machine lacks and the user says in an overlay (configs/README.md): how many
-// such machines, the network between them, the GPUs, rates.
+// What a file about one machine lacks and the user says in an overlay
+// (docs/reference/cluster-file.md): how many such machines, the network between them, the GPUs,
+// rates.
 #pragma once
 
 #include <filesystem>

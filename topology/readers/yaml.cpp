@@ -1,5 +1,5 @@
 // rackrail's own cluster files: the hierarchical form (classes, node types, racks, network) that
-// people write, and the flat one (see flat_yaml.cpp). configs/README.md documents both.
+// people write, and the flat one (see flat_yaml.cpp). docs/reference/cluster-file.md has both.
 #include <fmt/format.h>
 
 #include <cstdint>
