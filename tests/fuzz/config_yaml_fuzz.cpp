@@ -8,11 +8,13 @@
 
 namespace {
 
-const rackrail::topology::Topology& four_hosts() {
-  static const auto cluster = rackrail::topology::read_cluster_text(
-      "four.yaml",
-      "name: four\nnode_types: { h: { rank: host, nics: { link: tcp } } }\nracks: { hosts: 4 }\n");
-  return cluster.topology;
+rackrail::topology::Topology hosts(int count) {
+  return rackrail::topology::read_cluster_text(
+             "hosts.yaml",
+             "name: h\nnode_types: { h: { rank: host, nics: { link: tcp } } }\n"
+             "racks: { hosts: " +
+                 std::to_string(count) + " }\n")
+      .topology;
 }
 
 }  // namespace
@@ -38,6 +40,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                   "another workload when written and read again");
   }
   fuzz::accepted([&] { trainer::parse_training_config(content, "t.yaml").digest(); });
-  fuzz::accepted([&] { sim::parse_scenario("s.yaml", content, four_hosts()); });
+  static const topology::Topology kClusters[] = {hosts(1), hosts(4)};
+  for (const topology::Topology& cluster : kClusters) {
+    fuzz::accepted([&] { sim::parse_scenario("s.yaml", content, cluster); });
+  }
   return 0;
 }
