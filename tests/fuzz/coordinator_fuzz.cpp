@@ -194,7 +194,7 @@ void act(Besieged& job, std::uint8_t number, std::string_view bytes) {
   }
 }
 
-std::string act_of(std::uint8_t number, const std::string& bytes) {
+std::string act_of_bytes(std::uint8_t number, const std::string& bytes = {}) {
   return std::string{static_cast<char>(number), static_cast<char>(bytes.size() & 0xffU),
                      static_cast<char>(bytes.size() >> 8U)} +
          bytes;
@@ -202,7 +202,7 @@ std::string act_of(std::uint8_t number, const std::string& bytes) {
 
 template <typename Message>
 std::string act_of(std::uint8_t number, const Message& message) {
-  return act_of(number, message.SerializeAsString());
+  return act_of_bytes(number, message.SerializeAsString());
 }
 
 std::string joins() {
@@ -255,7 +255,7 @@ std::string a_whole_job() {
     acts += act_of(kHeartbeat, heartbeat) + act_of(kContribute, part) +
             act_of(kReportCheckpoint, checkpoint) + act_of(kReportResult, result);
   }
-  acts += act_of(kStatus, "");
+  acts += act_of_bytes(kStatus);
   for (std::uint32_t rank = 0; rank < kWorkers; ++rank) {
     auto leave = said_by<proto::LeaveRequest>(rank);
     leave.set_ok(true);
@@ -275,8 +275,8 @@ std::string a_loss() {
   back.mutable_returning()->set_epoch(1);
   back.mutable_returning()->set_step(1);
   back.mutable_returning()->set_has_parameters(true);
-  return joins() + act_of(kReportTransportError, error) + act_of(kBreak, "1") +
-         act_of(kReplan, "") + act_of(kJoin, back);
+  return joins() + act_of(kReportTransportError, error) + act_of_bytes(kBreak, "1") +
+         act_of_bytes(kReplan) + act_of(kJoin, back);
 }
 
 std::string answers() {

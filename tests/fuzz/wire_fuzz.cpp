@@ -19,7 +19,7 @@ constexpr std::int64_t kSlice = 16;
 constexpr std::uint32_t kSteps = 2;
 
 const plan::Plan& job() {
-  constexpr plan::Codec kCodec{.kind = plan::CodecKind::kTopK, .density = 0.25};
+  static constexpr plan::Codec kCodec{.kind = plan::CodecKind::kTopK, .density = 0.25};
   static const plan::Plan plan = [] {
     plan::Plan made = plan_of(star(kRanks, kCodec), kCodec, {kElements, kElements});
     for (plan::Bucket& bucket : made.buckets) {

@@ -27,7 +27,7 @@ std::int64_t parts_of(const Topology& topology) {
 }
 
 /// Above so many leaves in so many racks.
-std::int64_t network_parts(const Network& network, std::int64_t leaves, std::int64_t racks) {
+std::int64_t size_of_network(const Network& network, std::int64_t leaves, std::int64_t racks) {
   const auto count = [](const std::optional<SwitchTier>& tier) {
     return std::int64_t{tier ? tier->count : 0};
   };
@@ -188,8 +188,8 @@ void build_cluster(Topology& topology, const std::vector<RackGroup>& racks, cons
   for (const std::vector<std::vector<Port>>& rack : ports) {
     leaf_count += network.wiring == Wiring::kRailOptimised ? rack.front().size() : 1;
   }
-  require_buildable(parts + network_parts(network, static_cast<std::int64_t>(leaf_count),
-                                          static_cast<std::int64_t>(ports.size())));
+  require_buildable(parts + size_of_network(network, static_cast<std::int64_t>(leaf_count),
+                                            static_cast<std::int64_t>(ports.size())));
   for (std::size_t r = 0; r < ports.size(); ++r) {
     leaves.push_back(add_leaves(topology, static_cast<int>(r), network, ports[r]));
   }
