@@ -16,6 +16,8 @@ namespace {
 
 // Anchors make a few lines stand for billions of values; a cluster file never needs this many.
 constexpr std::size_t kMostValues = 1'000'000;
+/// Of their texts and places: a value that stands for many may have a long name.
+constexpr std::size_t kMostBytes = std::size_t{64} << 20U;
 constexpr int kDeepest = 32;
 constexpr Bandwidth kFastest(1'000'000'000'000'000);
 
@@ -45,6 +47,10 @@ class ConfigTreeBuilder {
     value.line_ = node.Mark().is_null() ? 0 : node.Mark().line + 1;
     if (++values_ > kMostValues) {
       value.fail(fmt::format("more than {} values", kMostValues), "a smaller file");
+    }
+    bytes_ += path.size() + (node.IsScalar() ? node.Scalar().size() : 0);
+    if (bytes_ > kMostBytes) {
+      value.fail(fmt::format("values of more than {} MiB", kMostBytes >> 20U), "a smaller file");
     }
     if (depth > kDeepest) {
       value.fail(fmt::format("more than {} levels", kDeepest), "fewer levels");
@@ -79,6 +85,7 @@ class ConfigTreeBuilder {
 
   std::shared_ptr<const std::string> file_;
   std::size_t values_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 ConfigValue ConfigValue::parse(const std::string& file, const std::string& content) {

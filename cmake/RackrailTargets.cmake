@@ -26,7 +26,7 @@
 #   rackrail_add_bench(<name> SOURCES a_bench.cpp ... [LINK target...])
 #       One Google Benchmark executable, built and run by 'make bench'.
 #   rackrail_add_fuzzer(<name> SOURCES a_fuzz.cpp ... [LINK target...])
-#       One libFuzzer executable (preset 'fuzz').
+#       One libFuzzer executable (preset 'fuzz'), built with the target 'fuzzers'.
 #   rackrail_registered(<out> <list>)
 #       The names x in the lines RACKRAIL_REGISTER(x) of a list that C++ includes too, so that what is
 #       registered there is also what is compiled. CMake runs again when the list changes.
@@ -289,9 +289,13 @@ function(rackrail_add_fuzzer name)
   endif()
   cmake_parse_arguments(PARSE_ARGV 1 ARG "" "" "SOURCES;LINK")
   rackrail_reject_unknown(rackrail_add_fuzzer)
-  add_executable(${name} ${ARG_SOURCES})
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
   rackrail_own_code(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/fuzz")
+  if(NOT TARGET fuzzers)
+    add_custom_target(fuzzers)
+  endif()
+  add_dependencies(fuzzers ${name})
 endfunction()

@@ -82,6 +82,25 @@ ChunkGroups group_chunks(const TransferGraph& graph, std::vector<std::uint32_t> 
   return groups;
 }
 
+/// Whether so few transfers move a chunk that something cannot get where it belongs, which is told
+/// before the sets of a large job are gone through for each chunk. Each other rank sends or gets
+/// something at least once.
+bool moves_too_little(const TransferGraph& graph, const ChunkGroups& groups,
+                      ProblemList& problems) {
+  constexpr std::size_t kSmallJob = 1024;
+  const std::size_t least = graph.rank_count() - 1;
+  for (std::size_t i = 0; i < groups.first.size() && graph.rank_count() > kSmallJob; ++i) {
+    if (const std::size_t moves = groups.begin[i + 1] - groups.begin[i]; moves < least) {
+      problems.add([&] {
+        return fmt::format("chunk {}: {} transfers move it, {} ranks need at least {}",
+                           groups.first[i], moves, graph.rank_count(), least);
+      });
+      return true;
+    }
+  }
+  return false;
+}
+
 void execute(const TransferGraph& graph, ProblemList& problems) {
   if (graph.rank_count() > kMostRanks) {
     problems.add([&] {
@@ -106,6 +125,9 @@ void execute(const TransferGraph& graph, ProblemList& problems) {
     return;
   }
   const ChunkGroups groups = group_chunks(graph, std::move(first));
+  if (moves_too_little(graph, groups, problems)) {
+    return;
+  }
   ChunkExecution execution(graph, problems);
   for (std::size_t i = 0; i < groups.first.size(); ++i) {
     execution.run(groups.first[i],

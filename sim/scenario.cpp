@@ -187,8 +187,9 @@ class ScenarioReader {
     }
     if (found.empty()) {
       name.fail(fmt::format("'{}'", name.text()),
-                tier != nullptr
-                    ? "a tier of the cluster, see rackrail topology show"
+                tier != nullptr ? "a tier of the cluster, see rackrail topology show"
+                : topology_.link_count() == 0
+                    ? "no 'links': the cluster has none"
                     : "a link of the cluster, such as " + topology_.link_name(LinkId(0)));
     }
     return found;

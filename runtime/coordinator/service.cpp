@@ -21,14 +21,13 @@
 #include "runtime/coordinator/grpc_setup.hpp"
 #include "runtime/coordinator/job_control.hpp"
 #include "runtime/coordinator/job_token.hpp"
+#include "runtime/coordinator/member_calls.hpp"
 #include "runtime/coordinator/messages.hpp"
 
 namespace rackrail::runtime {
 namespace {
 
 namespace proto = rackrail::coordinator::v1;
-
-constexpr std::int64_t kLongestSilence = 3600'000'000'000'000;  // an hour, in picoseconds
 
 /// False where the bytes are not those of such a message. None are left in the buffer.
 template <typename Message>
@@ -297,7 +296,7 @@ struct CoordinatorService::Impl {
 
   /// Runs `act` on the service thread, then answers; refuses where the request has a problem.
   template <typename Request, typename Reply>
-  grpc::ServerGenericBidiReactor* answer(void (Impl::*act)(const Request&, Reply&)) {
+  grpc::ServerGenericBidiReactor* answer(void (*act)(JobControl&, const Request&, Reply&)) {
     using Call = UnaryCall<Request, Reply>;
     return new Call([this, act](Call& call) {
       if (const std::string problem = problem_of(call.request()); !problem.empty()) {
@@ -306,7 +305,7 @@ struct CoordinatorService::Impl {
       }
       // The call lives until it is finished.
       control_.post([this, act, &call] {
-        (this->*act)(call.request(), call.reply());
+        act(control_, call.request(), call.reply());
         call.finish(grpc::Status::OK);
       });
     });
@@ -316,74 +315,6 @@ struct CoordinatorService::Impl {
     return {};
   }
   static std::string problem_of(const proto::CheckpointReport& report) { return malformed(report); }
-
-  /// Calls `act(rank)` if the speaker is a member of this epoch.
-  template <typename Act>
-  void as_member(const proto::Member& member, Act act) {
-    const std::uint32_t epoch = control_.membership().epoch();
-    if (epoch != 0 && member.epoch() == epoch) {
-      act(Rank(std::size_t{member.rank()}));
-    }
-  }
-
-  void heartbeat(const proto::HeartbeatRequest& request, proto::HeartbeatReply& reply) {
-    as_member(request.member(), [&](Rank rank) {
-      control_.membership().heartbeat(rank,
-                                      {request.step(), request.loss(),
-                                       Duration(std::max<std::int64_t>(0, request.step_time_ps()))},
-                                      std::chrono::steady_clock::now());
-      control_.measured(measured_steps(request, control_.membership().options().world_size));
-    });
-    const bool come_back = control_.is_over_for(request.member().epoch());
-    reply.set_aborted(come_back || control_.membership().state() == MembershipState::kAborted);
-    reply.set_come_back(come_back);
-    reply.set_reason(come_back ? "the job goes on in another epoch"
-                               : control_.membership().abort_reason().line);
-  }
-
-  void report_checkpoint(const proto::CheckpointReport& report, proto::Acknowledged& /*reply*/) {
-    as_member(report.member(), [&](Rank rank) {
-      control_.membership().report_checkpoint(rank, report.step(), from_message(report));
-    });
-  }
-
-  void report_result(const proto::ResultReport& report, proto::Acknowledged& /*reply*/) {
-    as_member(report.member(), [&](Rank rank) {
-      control_.membership().report_result(rank, report.payload(), std::chrono::steady_clock::now());
-    });
-  }
-
-  void contribute(const proto::Contribution& contribution, proto::Acknowledged& /*reply*/) {
-    as_member(contribution.member(), [&](Rank rank) {
-      control_.membership().contribute(rank, contribution.round(), contribution.part());
-    });
-  }
-
-  void report_transport_error(const proto::TransportErrorReport& report,
-                              proto::Acknowledged& /*reply*/) {
-    as_member(report.member(), [&](Rank rank) {
-      std::optional<Rank> peer;
-      if (report.has_peer()) {
-        peer = Rank(static_cast<std::size_t>(report.peer()));
-      }
-      std::optional<Duration> silence;
-      if (report.has_silence_ps()) {
-        silence = Duration(std::clamp<std::int64_t>(report.silence_ps(), 0, kLongestSilence));
-      }
-      control_.membership().report_transport_error(rank, peer, one_line(report.reason()), silence,
-                                                   std::chrono::steady_clock::now());
-    });
-  }
-
-  void leave(const proto::LeaveRequest& request, proto::Acknowledged& /*reply*/) {
-    as_member(request.member(), [&](Rank rank) {
-      control_.leave(rank, request.ok(), {one_line(request.reason()), request.bad_input()});
-    });
-  }
-
-  void status(const proto::StatusRequest& /*request*/, proto::JobStatus& reply) {
-    put_status(control_.status(std::chrono::steady_clock::now()), reply);
-  }
 
   /// Answered once there is a plan, or none.
   grpc::ServerGenericBidiReactor* replan() {
@@ -403,14 +334,14 @@ struct CoordinatorService::Impl {
     const std::string service = "/" + std::string(proto::Coordinator::service_full_name()) + "/";
     return {
         {service + "Join", [this] { return join(); }},
-        {service + "Heartbeat", [this] { return answer(&Impl::heartbeat); }},
-        {service + "ReportCheckpoint", [this] { return answer(&Impl::report_checkpoint); }},
-        {service + "ReportResult", [this] { return answer(&Impl::report_result); }},
-        {service + "Contribute", [this] { return answer(&Impl::contribute); }},
+        {service + "Heartbeat", [this] { return answer(&runtime::heartbeat); }},
+        {service + "ReportCheckpoint", [this] { return answer(&runtime::report_checkpoint); }},
+        {service + "ReportResult", [this] { return answer(&runtime::report_result); }},
+        {service + "Contribute", [this] { return answer(&runtime::contribute); }},
         {service + "ReportTransportError",
-         [this] { return answer(&Impl::report_transport_error); }},
-        {service + "Leave", [this] { return answer(&Impl::leave); }},
-        {service + "Status", [this] { return answer(&Impl::status); }},
+         [this] { return answer(&runtime::report_transport_error); }},
+        {service + "Leave", [this] { return answer(&runtime::leave); }},
+        {service + "Status", [this] { return answer(&runtime::status); }},
         {service + "Replan", [this] { return replan(); }},
     };
   }

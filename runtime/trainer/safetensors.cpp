@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -13,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "tensor data is copied as it lies in memory");
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;  // ordered_json compares each name with all before
 
 constexpr std::size_t kLengthBytes = 8;
 /// The format's own limit, which keeps a damaged length from becoming an allocation.
@@ -35,7 +38,9 @@ class Parser {
         declare(name, value);
       }
     }
-    std::ranges::stable_sort(declared_, {}, &Declared::begin);
+    // Of those that begin at one place all but the last are empty.
+    std::ranges::stable_sort(
+        declared_, {}, [](const Declared& tensor) { return std::pair(tensor.begin, tensor.end); });
     for (const Declared& tensor : declared_) {
       result.tensors.push_back(read(tensor));
     }
@@ -94,8 +99,17 @@ class Parser {
   }
 
   static bool is_list_of_sizes(const Json& value) {
-    return value.is_array() &&
-           std::ranges::all_of(value, [](const Json& n) { return n.is_number_unsigned(); });
+    constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+    return value.is_array() && std::ranges::all_of(value, [](const Json& n) {
+             return n.is_number_unsigned() && n.get<std::uint64_t>() <= kMost;
+           });
+  }
+
+  /// As it stands there, unless it nests: how deep is up to the file, and dump() calls itself.
+  static std::string text_of(const Json& value) {
+    const bool is_flat =
+        std::ranges::none_of(value, [](const Json& part) { return part.is_structured(); });
+    return is_flat ? value.dump() : "another form";
   }
 
   void declare(const std::string& name, const Json& value) {
@@ -104,13 +118,13 @@ class Parser {
       reject(name, "no description of a tensor", "dtype, shape and data_offsets");
     }
     if (value["dtype"] != "F32") {
-      reject(name + ".dtype", value["dtype"].dump(), "\"F32\"");
+      reject(name + ".dtype", text_of(value["dtype"]), "\"F32\"");
     }
     if (!is_list_of_sizes(value["shape"])) {
-      reject(name + ".shape", value["shape"].dump(), "a list of sizes");
+      reject(name + ".shape", text_of(value["shape"]), "a list of sizes");
     }
     if (!is_list_of_sizes(value["data_offsets"]) || value["data_offsets"].size() != 2) {
-      reject(name + ".data_offsets", value["data_offsets"].dump(), "begin and end");
+      reject(name + ".data_offsets", text_of(value["data_offsets"]), "begin and end");
     }
     Declared tensor{name, value["shape"].get<std::vector<std::int64_t>>(), 1,
                     value["data_offsets"][0].get<std::size_t>(),
@@ -118,12 +132,12 @@ class Parser {
     std::size_t bytes = sizeof(float);
     for (const std::int64_t size : tensor.shape) {
       if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(size), &bytes)) {
-        reject(name + ".shape", value["shape"].dump(), "a tensor that fits into memory");
+        reject(name + ".shape", text_of(value["shape"]), "a tensor that fits into memory");
       }
     }
     tensor.elements = bytes / sizeof(float);
     if (tensor.end < tensor.begin || tensor.end - tensor.begin != bytes) {
-      reject(name + ".data_offsets", value["data_offsets"].dump(),
+      reject(name + ".data_offsets", text_of(value["data_offsets"]),
              size_text(bytes) + ", as its shape says");
     }
     declared_.push_back(std::move(tensor));
@@ -159,7 +173,7 @@ class Parser {
 }  // namespace
 
 std::string encode_safetensors(std::span<const NamedTensor> tensors, const Metadata& metadata) {
-  Json header = Json::object();
+  auto header = nlohmann::ordered_json::object();
   if (!metadata.empty()) {
     header[kMetadataKey] = metadata;
   }

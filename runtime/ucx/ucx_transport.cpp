@@ -450,13 +450,15 @@ class UcxTransport final : public Transport, public DeviceMessaging {
 
   /// The sender, if the message is what it claims to be.
   Peer* sender_of(const void* header, std::size_t header_length, WireHeader& copy) {
-    if (header == nullptr || header_length != sizeof copy) {
+    if (header == nullptr) {
       return nullptr;
     }
-    __builtin_memcpy(&copy, header, sizeof copy);
-    if (copy.session != session_ || copy.source >= peers_.size() || Rank(copy.source) == self_) {
+    const std::optional<WireHeader> known = read_header(
+        {static_cast<const std::byte*>(header), header_length}, session_, peers_.size(), self_);
+    if (!known) {
       return nullptr;
     }
+    copy = *known;
     return &peers_[copy.source];
   }
 

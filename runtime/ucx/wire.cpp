@@ -1,5 +1,7 @@
 #include "runtime/ucx/wire.hpp"
 
+#include <cstring>
+
 #include "base/random.hpp"
 
 namespace rackrail::runtime {
@@ -13,6 +15,19 @@ std::uint64_t session_of(std::span<const std::vector<std::byte>> addresses) {
     }
   }
   return hash;
+}
+
+std::optional<WireHeader> read_header(std::span<const std::byte> bytes, std::uint64_t session,
+                                      std::size_t ranks, Rank self) {
+  WireHeader header;
+  if (bytes.size() != sizeof header) {
+    return std::nullopt;
+  }
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.session != session || header.source >= ranks || Rank(header.source) == self) {
+    return std::nullopt;
+  }
+  return header;
 }
 
 std::uint32_t connection_id(Rank self, Rank peer, const std::string& own,

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -29,6 +30,11 @@ static_assert(std::is_trivially_copyable_v<WireHeader> && sizeof(WireHeader) == 
 /// The same on all ranks, and different for every job: addresses contain process and socket
 /// numbers.
 std::uint64_t session_of(std::span<const std::vector<std::byte>> addresses);
+
+/// What somebody sent as a header, whoever it was: nothing unless it is one of this session, of one
+/// of so many ranks, and of another than `self`.
+std::optional<WireHeader> read_header(std::span<const std::byte> bytes, std::uint64_t session,
+                                      std::size_t ranks, Rank self);
 
 /// Of the rail between adapters of two ranks: the same at both ends, and 0 for no other connection
 /// than the first.

@@ -3,11 +3,40 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 #include "base/error.hpp"
 
 namespace rackrail::topology {
 namespace {
+
+/// Vertices and links, together: what takes about two gigabytes. A few lines can ask for billions.
+constexpr std::int64_t kMostParts = 8'000'000;
+
+void require_buildable(std::int64_t parts) {
+  if (parts > kMostParts) {
+    throw ConfigError(ErrorContext{"", "racks and network",
+                                   fmt::format("{} vertices and links", parts),
+                                   fmt::format("a cluster of at most {}", kMostParts)});
+  }
+}
+
+std::int64_t parts_of(const Topology& topology) {
+  return static_cast<std::int64_t>(topology.node_count() + topology.link_count());
+}
+
+/// Above so many leaves in so many racks.
+std::int64_t size_of_network(const Network& network, std::int64_t leaves, std::int64_t racks) {
+  const auto count = [](const std::optional<SwitchTier>& tier) {
+    return std::int64_t{tier ? tier->count : 0};
+  };
+  if (network.wiring == Wiring::kFatTree) {
+    const std::int64_t pods = racks / network.racks_per_pod;
+    return (2 * leaves + pods) * count(network.spine) + (2 * pods + 1) * count(network.core);
+  }
+  return (2 * leaves + 1) * (count(network.spine) + count(network.core));
+}
 
 /// A switch that is built, with what its links downward carry in one direction.
 struct Switch {
@@ -137,18 +166,30 @@ void build_cluster(Topology& topology, const std::vector<RackGroup>& racks, cons
                    const HostFactory& add_host) {
   std::vector<std::vector<std::vector<Port>>> ports;  // by rack, host, NIC
   int number = 0;
+  std::int64_t parts = 0;
   for (const RackGroup& group : racks) {
+    const std::int64_t before = parts_of(topology);
     for (int r = 0; r < group.count; ++r) {
       const std::string rack = fmt::format("rack{}", ports.size());
       ports.emplace_back();
       for (int h = 0; h < group.hosts; ++h, ++number) {
         ports.back().push_back(
             add_host(topology, {number, fmt::format("host{}", number), rack, group.type}));
+        if (r == 0 && h == 0) {
+          parts += (parts_of(topology) - before) * group.count * group.hosts;
+          require_buildable(parts);
+        }
       }
     }
   }
   if (number == 1) return;  // one machine needs no network
   std::vector<std::vector<Switch>> leaves;
+  std::size_t leaf_count = 0;
+  for (const std::vector<std::vector<Port>>& rack : ports) {
+    leaf_count += network.wiring == Wiring::kRailOptimised ? rack.front().size() : 1;
+  }
+  require_buildable(parts + size_of_network(network, static_cast<std::int64_t>(leaf_count),
+                                            static_cast<std::int64_t>(ports.size())));
   for (std::size_t r = 0; r < ports.size(); ++r) {
     leaves.push_back(add_leaves(topology, static_cast<int>(r), network, ports[r]));
   }

@@ -14,26 +14,37 @@ namespace {
 
 constexpr int kDeepestNesting = 64;
 constexpr std::size_t kMostDevices = 4096;
+/// Of a machine, each joined to each.
+constexpr std::size_t kMostCpus = 256;
 constexpr std::int64_t kMostMegabits = 100'000'000;
 
-std::size_t line_of(const std::string& content, std::ptrdiff_t offset) {
-  const std::size_t end =
-      std::min(content.size(), static_cast<std::size_t>(std::max<std::ptrdiff_t>(offset, 0)));
-  return 1 + static_cast<std::size_t>(std::count(
-                 content.begin(), content.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
-}
+/// The lines of a text, by offset.
+class Lines {
+ public:
+  explicit Lines(const std::string& content) {
+    for (std::size_t at = content.find('\n'); at != content.npos; at = content.find('\n', at + 1)) {
+      ends_.push_back(static_cast<std::ptrdiff_t>(at));
+    }
+  }
+  std::size_t at(std::ptrdiff_t offset) const {
+    return 1 + static_cast<std::size_t>(std::lower_bound(ends_.begin(), ends_.end(), offset) -
+                                        ends_.begin());
+  }
+
+ private:
+  std::vector<std::ptrdiff_t> ends_;
+};
 
 class NcclParser {
  public:
   NcclParser(const std::string& file, const std::string& content)
-      : file_(file), content_(content) {}
+      : file_(file), content_(content), lines_(content) {}
 
   NcclFile parse() {
     pugi::xml_document document;
     const pugi::xml_parse_result status = document.load_buffer(content_.data(), content_.size());
     if (!status) {
-      throw ConfigError(ErrorContext{file_,
-                                     fmt::format("line {}", line_of(content_, status.offset)),
+      throw ConfigError(ErrorContext{file_, fmt::format("line {}", lines_.at(status.offset)),
                                      status.description(), "XML that is complete"});
     }
     const pugi::xml_node root = document.document_element();
@@ -58,7 +69,7 @@ class NcclParser {
   }
 
   std::string where(const pugi::xml_node& element) const {
-    return fmt::format("line {}", line_of(content_, element.offset_debug()));
+    return fmt::format("line {}", lines_.at(element.offset_debug()));
   }
 
   void note(std::string text) {
@@ -94,6 +105,9 @@ class NcclParser {
       machine->socket_rate = rate.value_or(default_socket_rate());
     }
     machine_ = &*machine;
+    if (machine_->cpus.size() == kMostCpus) {
+      fail(cpu, fmt::format("more than {} CPUs of a machine", kMostCpus), "fewer");
+    }
     machine_->cpus.emplace_back(cpu.attribute("numaid").value());
     read_children(cpu, std::nullopt, 0);
   }
@@ -227,6 +241,7 @@ class NcclParser {
 
   const std::string& file_;
   const std::string& content_;
+  const Lines lines_;
   NcclFile result_;
   NcclMachine* machine_ = nullptr;
   std::set<std::string> noted_;
@@ -240,8 +255,9 @@ std::string normalised_bus_id(const std::string& text) {
     id += static_cast<char>(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
   }
   // nvidia-smi writes domains with eight digits, the kernel with four.
-  while (id.find(':') > 4 && id.find(':') != std::string::npos && id.front() == '0') {
-    id.erase(0, 1);
+  const std::size_t digits = id.find(':');
+  if (digits != std::string::npos && digits > 4) {
+    id.erase(0, std::min(digits - 4, id.find_first_not_of('0')));
   }
   return id;
 }

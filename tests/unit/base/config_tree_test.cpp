@@ -95,6 +95,14 @@ TEST_CASE("anchors that multiply are stopped") {
   CHECK_THAT(error_of([&] { parse(text); }), Catch::Contains("more than 1000000 values"));
 }
 
+TEST_CASE("anchors that multiply a long name are stopped") {
+  std::string text = "few: &few [x";
+  for (int i = 1; i < 100; ++i) text += ", x";
+  text += "]\n" + std::string(8'000, 'k') + ": [*few";
+  for (int i = 1; i < 100; ++i) text += ", *few";
+  CHECK_THAT(error_of([&] { parse(text + "]\n"); }), Catch::Contains("values of more than 64 MiB"));
+}
+
 TEST_CASE("nesting is limited") {
   const std::string deep = std::string(200, '[') + std::string(200, ']');
   CHECK_THAT(error_of([&] { parse(deep); }), Catch::Contains("levels"));

@@ -259,6 +259,17 @@ TEST_CASE("copies with one codec need no order, whatever was sent with it before
   CHECK_THAT(problems(draft), Catch::Contains("ends with other bits than rank 0"));
 }
 
+TEST_CASE("a large job in which hardly anything is sent is told at once") {
+  Draft draft;
+  draft.ranks = 30'000;
+  draft.weights.assign(5'000, 1);
+  for (std::uint32_t chunk = 0; chunk < 5'000; ++chunk) {
+    draft.add(1, 0, kReduce, {}, chunk);
+  }
+  // Gone through chunk by chunk it would take minutes.
+  CHECK(problems(draft) == "chunk 0: 1 transfers move it, 30000 ranks need at least 29999\n");
+}
+
 TEST_CASE("at most sixteen problems are told, the rest counted") {
   Draft draft;
   draft.ranks = 40;

@@ -36,6 +36,13 @@ TEST_CASE("several connections need hashed routes") {
   CHECK_THROWS_AS(parse("multipath: ecmp\nconnections: 0\n"), ConfigError);
 }
 
+TEST_CASE("a link of a cluster that has none is an error like others") {
+  Topology alone("alone");
+  alone.add_rank(alone.add_node({.name = "a", .kind = NodeKind::kHost, .host = "a"}));
+  CHECK_THROWS_WITH(parse_scenario("s.yaml", "links: [{ link: a→b, cut: true }]\n", alone),
+                    Catch::Contains("found 'a→b', expected no 'links': the cluster has none"));
+}
+
 TEST_CASE("a scenario with everything") {
   const SimulationOptions options = parse(R"(
 name: everything

@@ -107,5 +107,29 @@ TEST_CASE("Headers that make no sense are refused") {
         "w.data_offsets");
 }
 
+TEST_CASE("Sizes that are no 64-bit numbers are refused, beside a size of 0, too") {
+  const std::string content =
+      file_of(R"({"w":{"dtype":"F32","shape":[0,18446744073709551615],"data_offsets":[0,0]}})", "");
+  CHECK(test::context_of<ConfigError>([&] { parse_safetensors(content, "x"); }).where == "w.shape");
+}
+
+TEST_CASE("A header that nests as deep as it is long is an error like others") {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  const std::string content =
+      file_of(R"({"w":{"dtype":)" + deep + R"(,"shape":[1],"data_offsets":[0,4]}})", "");
+  const auto context = test::context_of<ConfigError>([&] { parse_safetensors(content, "x"); });
+  CHECK(context.where == "w.dtype");
+  CHECK(context.found == "another form");
+}
+
+TEST_CASE("An empty tensor stands before the one that begins at its place, whatever their names") {
+  const std::vector<float> values{1};
+  const SafetensorsFile file = parse_safetensors(
+      encode_safetensors(std::vector<NamedTensor>{{"z", {0}, {}}, {"a", {1}, values}}, {}), "x");
+  REQUIRE(file.tensors.size() == 2);
+  CHECK(file.tensors[0].name == "z");
+  CHECK(file.tensors[1].values == values);
+}
+
 }  // namespace
 }  // namespace rackrail::trainer::safetensors_test

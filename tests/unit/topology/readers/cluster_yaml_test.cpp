@@ -349,4 +349,22 @@ TEST_CASE("the environment says where the shipped configurations are") {
   CHECK(configs_folder() == before);
 }
 
+TEST_CASE("a few lines cannot ask for more than fits into memory") {
+  const std::string hosts = R"(
+node_types: { w: { gpus: 64, pcie: { link: rdma }, nics: { count: 64, link: rdma } } }
+racks: { count: 128, hosts: 128 }
+network: { wiring: leaf-spine, spine: { count: 1, link: rdma } }
+)";
+  CHECK(message_of("name: hosts" + hosts) ==
+        "cluster.yaml: racks and network: found 9453568 vertices and links, "
+        "expected a cluster of at most 8000000");
+  const std::string uplinks = R"(
+node_types: { w: { rank: host, nics: { count: 64, link: tcp } } }
+racks: { count: 4096, hosts: 1 }
+network: { wiring: rail-optimised, spine: { count: 1024, link: tcp } }
+)";
+  CHECK_THAT(message_of("name: uplinks" + uplinks),
+             Catch::Contains("vertices and links, expected a cluster of at most 8000000"));
+}
+
 }  // namespace rackrail::cluster_yaml_test

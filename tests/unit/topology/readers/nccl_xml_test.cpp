@@ -385,4 +385,16 @@ TEST_CASE("nesting without end is refused") {
   CHECK_THAT(error_of([&] { read_text(xml + "</cpu></system>"); }), Catch::Contains("nested"));
 }
 
+TEST_CASE("NCCL XML: what is slow to build is refused, and long numbers are read at once") {
+  std::string cpus;
+  for (int i = 0; i < 257; ++i) cpus += "<cpu/>\n";
+  CHECK_THAT(error_of([&] { read_text("<system>\n" + cpus + "</system>"); }),
+             Catch::Contains("line 258: found more than 256 CPUs of a machine, expected fewer"));
+  // A domain of a million digits: the last four of them count.
+  const std::string digits(1'000'000, '0');
+  const ReadResult result = read_text("<system><cpu>" + gpu(digits + "ab:01:00.0", "") +
+                                      gpu("00ab:01:00.0", "") + "</cpu></system>");
+  CHECK(has_note(result, "bus id 00ab:01:00.0 stands there twice"));
+}
+
 }  // namespace rackrail::nccl_xml_test

@@ -1,0 +1,68 @@
+// What holds of every cluster that a reader has taken.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "tests/fuzz/fuzz.hpp"
+#include "topology/reader.hpp"
+
+namespace rackrail::fuzz {
+
+/// What is written of it reads back as the same. Clusters that are slow to write are left out.
+inline void require_lasting(const topology::Topology& topology) {
+  constexpr std::size_t kMostLinks = 5'000;
+  if (topology.link_count() > kMostLinks || topology.node_count() > kMostLinks) {
+    return;
+  }
+  const auto yaml = topology::read_cluster_text("flat.yaml", topology::to_flat_yaml(topology));
+  require(yaml.topology.digest() == topology.digest(), "another cluster when written as YAML");
+  // An edge list numbers vertices as they appear in it.
+  const auto edges = [](const std::string& text) {
+    return topology::read_cluster_text("edges.csv", text).topology;
+  };
+  const topology::Topology once = edges(topology::to_edge_list(topology));
+  require(once.link_count() == topology.link_count() &&
+              once.rank_count() == topology.rank_count() &&
+              once.node_count() == topology.node_count(),
+          "another cluster when written as an edge list");
+  const std::string text = topology::to_edge_list(once);
+  require(topology::to_edge_list(edges(text)) == text, "another edge list when written again");
+}
+
+/// Whether numbers of hosts, racks, switches and devices multiply to so many that reading takes
+/// seconds: that is no finding, and would take up all the time.
+inline bool asks_for_many(std::string_view text) {
+  constexpr std::uint64_t kMany = 20'000;
+  std::uint64_t product = 1;
+  for (const std::string_view key : {"count:", "hosts:", "gpus:", "racks:", "cables:"}) {
+    for (std::size_t at = text.find(key); at != text.npos; at = text.find(key, at + 1)) {
+      const std::string number(text.substr(at + key.size(), 12));
+      product *= std::max<std::uint64_t>(1, std::strtoull(number.c_str(), nullptr, 10) % kMany);
+      if (product > kMany) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/// Reads it as production does, and looks at what that gave.
+inline void read_as(const std::string& format, std::string_view content) {
+  if (asks_for_many(content)) {
+    return;
+  }
+  topology::Topology cluster;
+  const bool is_taken = accepted([&] {
+    cluster =
+        topology::read_cluster_text("cluster", std::string(content), {.format = format}).topology;
+  });
+  if (is_taken) {
+    require_lasting(cluster);
+  }
+}
+
+}  // namespace rackrail::fuzz
