@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/work.hpp"
 #include "plan/reduced_error.hpp"
 #include "planner/codecs_to_try.hpp"
 #include "planner/collective_forms.hpp"
@@ -29,6 +30,7 @@ constexpr Duration kShortSlice = 2_ms;
 constexpr std::int64_t kFloatBytes = 4;
 // With very many ranks, by how much a collective must be able to be faster to be simulated.
 constexpr double kWorthSimulating = 0.005;
+constexpr std::size_t kWorkPerTransfer = 8;                    // of a candidate's loads and bound
 constexpr std::size_t kFirstStepForm = 1'000;                  // of a family's variants
 constexpr const char* kFirstOfTheOthers = "parameter-server";  // those before it are made at once
 // With very many ranks, of the finer of a family's schedules: a step of forty buckets of more would
@@ -314,6 +316,10 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
       graphs = family.all_reduces(request);
     }
     for (std::size_t variant = 0; variant < graphs.size(); ++variant) {
+      if (stop && stop()) {
+        throw MakingStopped();
+      }
+      Work::add(kWorkPerTransfer * graphs[variant].transfers().size());
       add(family, variant, graphs[variant], codecs, only_protected);
     }
   }
