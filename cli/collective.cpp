@@ -158,7 +158,7 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
       simulate(found->graph, found->slice_elements);
     }
   }
-  if (fastest && stop) {
+  if (fastest && stop && !c.slice_elements) {
     return std::nullopt;
   }
   // What was found is by times that are not exact on many ranks, so that these may be faster.

@@ -124,7 +124,7 @@ void TrainOptions::add_to(CLI::App& command) {
   gpu.add_to(command);
   command
       .add_option("--on-loss", on_loss,
-                  "What to do when a worker is lost. stop: end; --resume goes on from the last "
+                  "What to do when a worker is lost. stop: end; --resume continues from the last "
                   "checkpoint. continue: make a new plan for the others and go on. wait: start a "
                   "replacement or wait for one, and go on without it if none comes")
       ->check(CLI::IsMember({"stop", "continue", "wait"}))

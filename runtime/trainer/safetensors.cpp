@@ -16,7 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "tensor data is copied as it lies in memory");
 
-using Json = nlohmann::json;  // ordered_json compares each name with all before
+using SortedJson = nlohmann::json;  // ordered_json compares each name with all before
 
 constexpr std::size_t kLengthBytes = 8;
 /// The format's own limit, which keeps a damaged length from becoming an allocation.
@@ -29,7 +29,7 @@ class Parser {
       : content_(content), file_(file), with_values_(with_values) {}
 
   SafetensorsFile parse() {
-    const Json header = read_header();
+    const SortedJson header = read_header();
     SafetensorsFile result;
     for (const auto& [name, value] : header.items()) {
       if (name == kMetadataKey) {
@@ -65,7 +65,7 @@ class Parser {
 
   static std::string size_text(std::size_t bytes) { return std::to_string(bytes) + " bytes"; }
 
-  Json read_header() {
+  SortedJson read_header() {
     std::uint64_t length = 0;
     if (content_.size() < kLengthBytes) {
       reject("size", size_text(content_.size()), "a safetensors file, at least 8 bytes");
@@ -79,14 +79,14 @@ class Parser {
              "at least " + size_text(kLengthBytes + length) + " for the header");
     }
     data_ = content_.substr(kLengthBytes + length);
-    Json header = Json::parse(content_.substr(kLengthBytes, length), nullptr, false);
+    SortedJson header = SortedJson::parse(content_.substr(kLengthBytes, length), nullptr, false);
     if (!header.is_object()) {
       reject("header", "text that is no JSON object", "the names of tensors");
     }
     return header;
   }
 
-  void read_metadata(const Json& value, Metadata& into) const {
+  void read_metadata(const SortedJson& value, Metadata& into) const {
     if (!value.is_object()) {
       reject(kMetadataKey, value.type_name(), "an object of strings");
     }
@@ -98,21 +98,21 @@ class Parser {
     }
   }
 
-  static bool is_list_of_sizes(const Json& value) {
+  static bool is_list_of_sizes(const SortedJson& value) {
     constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
-    return value.is_array() && std::ranges::all_of(value, [](const Json& n) {
+    return value.is_array() && std::ranges::all_of(value, [](const SortedJson& n) {
              return n.is_number_unsigned() && n.get<std::uint64_t>() <= kMost;
            });
   }
 
   /// As it stands there, unless it nests: how deep is up to the file, and dump() calls itself.
-  static std::string text_of(const Json& value) {
+  static std::string text_of(const SortedJson& value) {
     const bool is_flat =
-        std::ranges::none_of(value, [](const Json& part) { return part.is_structured(); });
+        std::ranges::none_of(value, [](const SortedJson& part) { return part.is_structured(); });
     return is_flat ? value.dump() : "another form";
   }
 
-  void declare(const std::string& name, const Json& value) {
+  void declare(const std::string& name, const SortedJson& value) {
     if (!value.is_object() || !value.contains("dtype") || !value.contains("shape") ||
         !value.contains("data_offsets")) {
       reject(name, "no description of a tensor", "dtype, shape and data_offsets");

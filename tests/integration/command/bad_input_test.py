@@ -60,17 +60,17 @@ class BadInput(harness.CommandTest):
                 self.assertNotEqual(error["where"], "")
 
     def test_keys_that_are_known_are_documented(self):
-        # The error for an unknown key names those that are known; the README has a table of them.
-        configs = pathlib.Path(__file__).resolve().parents[3] / "configs"
+        # The error for an unknown key names those that are known; the reference has a table of them.
+        reference = pathlib.Path(__file__).resolve().parents[3] / "docs" / "reference"
         self.write("plan.json", "")
         self.rackrail("plan", "two-racks-40g", "resnet-50", "--naive", "-o", "plan.json")
         self.write("odd.yaml", "colour: red\n")
-        for folder, arguments in (("models", ("plan", "two-racks-40g", "odd.yaml")),
-                                  ("faults", ("simulate", "plan.json", "--scenario", "odd.yaml"))):
-            with self.subTest(folder=folder):
+        for page, arguments in (("workload-file.md", ("plan", "two-racks-40g", "odd.yaml")),
+                                  ("fault-file.md", ("simulate", "plan.json", "--scenario", "odd.yaml"))):
+            with self.subTest(page=page):
                 error = self.assert_bad_input(*arguments, file="odd.yaml").error
                 known = set(re.findall(r"[a-z_]+", error["expected"])) - {"one", "of", "or"}
-                keys = (configs / folder / "README.md").read_text().split("## Keys")[1]
+                keys = (reference / page).read_text()
                 table = re.search(r"(?m)^\| --- .*\n((\|.*\n)+)", keys).group(1)
                 documented = {key for line in table.splitlines() if line.startswith("| `")
                               for key in re.findall(r"`([a-z_]+)`", line.split("|")[1])}

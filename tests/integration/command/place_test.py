@@ -284,7 +284,7 @@ class Replan(harness.CommandTest):
     def test_a_run_without_slow_links_changes_nothing_and_says_so(self):
         result = self.rackrail("replan", "plan.json", "--run", self.run_with(), "-o", "new.json")
         self.assertIn("no link has another rate than planned", result.out)
-        self.assertIn("0 changed", result.out)
+        self.assertIn("0 of 4 buckets used a changed link", result.out)
         slow = {"ranks": [{"rank": "host1", "time_factor": 2.5}]}
         result = self.rackrail("replan", "plan.json", "--run", self.run_with(slow=[slow]))
         self.assertRegex(result.err, r"\Anote: host1 took 2.5 times as long [^\n]+\n\Z")
@@ -309,7 +309,7 @@ class Replan(harness.CommandTest):
                                 (("--lost-link", "tor0->core0"), "lost link tor0→core0"),
                                 (("--lost-link", "host3->tor1"),
                                  "<command line>: lost link host3→tor1: found it cuts host3 off: no "
-                                 "way is left between there and the other 3 rank(s), expected "),
+                                 "path is left between there and the other 3 rank(s), expected "),
                                 (("--link-rates", "lost.csv"),
                                  "lost.csv: lost link tor1→host2: found it cuts host2 off"),
                                 (("--lost-link", "tor0->moon"), "tor0->moon"),

@@ -58,11 +58,13 @@ class Simulate(harness.CommandTest):
         self.write("cluster.csv", "source,target,bandwidth,latency\n" + "".join(
             f"host{host},tor{host // 4},10 GB/s,1 us\n" for host in range(8)) +
             "tor0,core,15 GB/s,1 us\ntor1,core,15 GB/s,1 us\n")
-        table = self.rackrail_json("schedules", "cluster.csv", "--from", "64KiB", "--to", "256MiB")
+        thorough = ("--search", "thorough")
+        table = self.rackrail_json("schedules", "cluster.csv", "--from", "64KiB", "--to", "256MiB",
+                                   *thorough)
         for row in table["sizes"][::3]:
             with self.subTest(bytes=row["bytes"]):
                 best = self.rackrail_json("simulate", "cluster.csv", "--collective", "all-reduce",
-                                          "--bytes", f"{row['bytes']}B", "--schedule", "best")
+                                          "--bytes", f"{row['bytes']}B", "--schedule", "best", *thorough)
                 self.assertEqual(best["schedule"], row["best"])
                 self.assertEqual(best["time_s"], row["time_s"])
 

@@ -285,7 +285,7 @@ TEST_CASE("a lost link without which ranks are cut off, and a plan for another c
   } catch (const ConfigError& error) {
     CHECK(error.context().where == "lost link nic1.1→tor0");
     CHECK(error.context().found ==
-          "it cuts host1 off: no way is left between there and the other 8 rank(s), with the links "
+          "it cuts host1 off: no path is left between there and the other 8 rank(s), with the links "
           "lost before it");
   }
   const plan::Workload workload = model("resnet-50");
