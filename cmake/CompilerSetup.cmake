@@ -32,14 +32,14 @@ if(RACKRAIL_WERROR)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # These come from flow analysis after inlining, so they depend on optimisation and have false
-  # positives: shown, but no reason to stop a build. The code that a sanitizer adds confuses them
-  # altogether.
+  # positives: shown to developers, but no reason to stop a build. Who installs a release can do nothing
+  # about them. The code that a sanitizer adds confuses them altogether.
   foreach(name IN ITEMS maybe-uninitialized uninitialized array-bounds stringop-overflow stringop-overread
                         dangling-pointer free-nonheap-object)
     if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=")
       list(APPEND warnings -Wno-${name})
     else()
-      list(APPEND warnings -Wno-error=${name})
+      list(APPEND warnings -Wno-error=${name} $<$<CONFIG:RelWithDebInfo>:-Wno-${name}>)
     endif()
   endforeach()
 endif()

@@ -151,7 +151,7 @@ endfunction()
 
 # Sets what ctest and scripts/run-tests know about a test.
 function(rackrail_describe_test name kind speed)
-  cmake_parse_arguments(PARSE_ARGV 3 ARG "SERIAL" "TIMEOUT" "LABELS")
+  cmake_parse_arguments(PARSE_ARGV 3 ARG "SERIAL" "TIMEOUT;CASES" "LABELS")
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 600)
   endif()
@@ -167,7 +167,7 @@ function(rackrail_describe_test name kind speed)
   set(support "${PROJECT_SOURCE_DIR}/tests/support")
   set(environment
     "RACKRAIL_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
-    "RACKRAIL_TESTS=${speed}"
+    "RACKRAIL_TESTS=${ARG_CASES}"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "LSAN_OPTIONS=suppressions=${support}/lsan.supp:print_suppressions=0"
     # Without its search for lock cycles: it crashes on the mutexes of gRPC.
@@ -246,7 +246,7 @@ function(rackrail_add_tests name)
       set(suffix _slow)
     endif()
     add_test(NAME ${name}${suffix} COMMAND ${name} ${cases})
-    rackrail_describe_test(${name}${suffix} catch2 ${speed} ${serial}
+    rackrail_describe_test(${name}${suffix} catch2 ${speed} ${serial} CASES all
                            TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
     add_dependencies(${speed}_tests ${name})
   endforeach()
@@ -261,11 +261,15 @@ function(rackrail_add_script_test name)
   rackrail_speeds_of_test()
   foreach(speed IN LISTS speeds)
     set(suffix)
+    set(cases all)
+    if(ARG_SLOW_CASES)
+      set(cases ${speed})
+    endif()
     if(ARG_SLOW_CASES AND speed STREQUAL "slow")
       set(suffix _slow)
     endif()
     add_test(NAME ${name}${suffix} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
-    rackrail_describe_test(${name}${suffix} script ${speed} ${serial}
+    rackrail_describe_test(${name}${suffix} script ${speed} ${serial} CASES ${cases}
                            TIMEOUT ${ARG_TIMEOUT} LABELS ${ARG_LABELS})
   endforeach()
 endfunction()
