@@ -67,7 +67,8 @@ TEST_CASE("unequal devices finish their passes within 3 % of each other, and soo
   CHECK(plan.prediction.step_time < scaled(uniform.prediction.step_time, 0.9));
 }
 
-TEST_CASE("the batch by goodput is at least as good in simulation as the other policies") {
+TEST_CASE("the batch by goodput is at least as good in simulation as the other policies",
+          "[slow]") {
   const topology::Topology topology = mixed_cluster({"V100", "A100", "V100", "V100"}, 10_Gbps);
   plan::Workload workload = plan::read_workload("resnet-50", topology::configs_folder());
   workload.noise_scale = 2000;

@@ -20,7 +20,7 @@
 namespace rackrail::planner::compression_test {
 namespace {
 
-TEST_CASE("the timeline says what the simulator says, within a few percent") {
+TEST_CASE("the timeline says what the simulator says, within a few percent", "[slow]") {
   struct Shipped {
     const char* cluster;
     const char* model;
@@ -109,7 +109,7 @@ TEST_CASE("choices by the timeline and plans are near the best of all by simulat
   CHECK(near >= kCases * 95 / 100);
 }
 
-TEST_CASE("plans are near the best of all where sparsification may be chosen, too") {
+TEST_CASE("plans are near the best of all where sparsification may be chosen, too", "[slow]") {
   constexpr double kAnyError = 1;
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     CAPTURE(seed);

@@ -69,7 +69,7 @@ TEST_CASE("a codec that was asked for is used from the first step on") {
   CHECK(situation.plan(options).compression_warmup_steps == 5);
 }
 
-TEST_CASE("what was measured of a codec's error counts, not its model") {
+TEST_CASE("what was measured of a codec's error counts, not its model", "[slow]") {
   Situation situation;
   const auto uses = [](const plan::Plan& plan, plan::CodecKind kind) {
     return std::any_of(plan.buckets.begin(), plan.buckets.end(),

@@ -125,7 +125,7 @@ TEST_CASE("what is not symmetric is not folded") {
   }
 }
 
-TEST_CASE("a folded collective takes as long as all of it") {
+TEST_CASE("a folded collective takes as long as all of it", "[slow]") {
   const std::string name = GENERATE("4 boxes, 8 rails", "4 boxes, 2 spines", "a100-4x8", "racks",
                                     "one cable", "two NICs each");
   const topology::Topology topology = name == "4 boxes, 8 rails"    ? test::boxes(4, 8)

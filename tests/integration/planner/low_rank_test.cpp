@@ -27,7 +27,7 @@ bool has_note(const plan::Plan& plan, const std::string& part) {
 
 }  // namespace
 
-TEST_CASE("low rank is planned with the share that a model's shapes make of it") {
+TEST_CASE("low rank is planned with the share that a model's shapes make of it", "[slow]") {
   const plan::Workload bert = plan::read_workload("bert-large", topology::configs_folder());
   const plan::FactorSize size = plan::factor_size(bert, 4);
   CHECK(size.matrices == 146);
@@ -47,7 +47,7 @@ TEST_CASE("low rank is planned with the share that a model's shapes make of it")
   CHECK(low.prediction.step_time < planned(bert, "lowrank:rank=256").prediction.step_time);
 }
 
-TEST_CASE("without shapes low rank falls back to what is exact") {
+TEST_CASE("without shapes low rank falls back to what is exact", "[slow]") {
   plan::Workload bert = plan::read_workload("bert-large", topology::configs_folder());
   for (plan::GradientTensor& tensor : bert.tensors) {
     tensor.shape.reset();

@@ -89,7 +89,8 @@ network:
   spine: { count: 2, cables: 4, link: hdr, latency: 230 ns }
 )";
 
-TEST_CASE("routes, codecs and batch together train faster than any of them alone by a quarter") {
+TEST_CASE("routes, codecs and batch together train faster than any of them alone by a quarter",
+          "[slow]") {
   const topology::Topology topology =
       topology::read_cluster_text("a100-2x4-25g.yaml", kSlowNics).topology;
   plan::Workload workload = model("vgg-16");
@@ -131,7 +132,7 @@ TEST_CASE("routes, codecs and batch together train faster than any of them alone
   }
 }
 
-TEST_CASE("the plan that is explained is the plan that is made") {
+TEST_CASE("the plan that is explained is the plan that is made", "[slow]") {
   const topology::Topology topology = cluster();
   const plan::Workload workload = model("vgg-16");
   const auto costs = sim::make_cost_model(topology, {});
@@ -141,7 +142,8 @@ TEST_CASE("the plan that is explained is the plan that is made") {
   CHECK(explained.plan.notes == plan.notes);
 }
 
-TEST_CASE("what a choice buys is the step without it, and choices come by what they buy") {
+TEST_CASE("what a choice buys is the step without it, and choices come by what they buy",
+          "[slow]") {
   const topology::Topology topology = cluster();
   plan::Workload workload = model("vgg-16");
   workload.noise_scale = 4000;
@@ -199,7 +201,8 @@ topology::Topology unlike_devices() {
   return topology;
 }
 
-TEST_CASE("rows are held against the plan as it is handed over, with its large buckets divided") {
+TEST_CASE("rows are held against the plan as it is handed over, with its large buckets divided",
+          "[slow]") {
   const topology::Topology topology = test::rail_racks({.hosts = 1});
   plan::Workload workload;
   workload.name = "large, then small";

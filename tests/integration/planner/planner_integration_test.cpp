@@ -209,7 +209,7 @@ TEST_CASE("on slow links slices are fine enough to fill a pipeline") {
   CHECK(plan.prediction.gap < 0.05);                      // with 256 KiB 0.08
 }
 
-TEST_CASE("what is reduced alone may be divided more finely, if that is faster") {
+TEST_CASE("what is reduced alone may be divided more finely, if that is faster", "[slow]") {
   planner::PlannerOptions options;
   options.codec = plan::Codec();
   options.compare_baselines = false;

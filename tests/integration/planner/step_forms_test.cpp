@@ -81,7 +81,7 @@ TEST_CASE("steps have no other schedules where those for steps are near the boun
   CHECK_FALSE(CandidateSet(topology, *costs, {}).add_step_forms());
 }
 
-TEST_CASE("schedules of steps are made once, and not when a search is to stop") {
+TEST_CASE("schedules of steps are made once, and not when a search is to stop", "[slow]") {
   const Topology topology = test::old_and_new_boxes();
   const auto costs = sim::make_cost_model(topology, {});
   bool is_over = false;

@@ -89,7 +89,7 @@ TEST_CASE("what ends just below a limit is never given up") {
   }
 }
 
-TEST_CASE("nor is it where very many flows may end early") {
+TEST_CASE("nor is it where very many flows may end early", "[slow]") {
   const topology::Topology topology = test::clos({32, 40, 24}, 4);
   constexpr double kTolerance = 0.01;
   for (const char* family : {"ring", "parameter-server", "hierarchical"}) {
