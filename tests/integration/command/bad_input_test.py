@@ -150,6 +150,7 @@ class BadInput(harness.CommandTest):
                               "--schedule", "bset", file="<command line>", where="--schedule",
                               found="bset", expected="or best")
 
+    @harness.slow
     def test_options_that_would_be_ignored(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         for option, value in (("--bytes", "1 MiB"), ("--schedule", "ring"), ("--codec", "none"),
@@ -229,6 +230,7 @@ class BadInput(harness.CommandTest):
                               expected="rackrail job --help")
         self.assert_bad_input("fit", found="there are steps, noise", expected="rackrail fit --help")
 
+    @harness.slow
     def test_training_that_is_not_what_was_planned(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         self.assert_bad_input("train", "plan.json", "--workers", "4", file="plan.json",
@@ -250,6 +252,7 @@ class BadInput(harness.CommandTest):
         self.assertEqual(process.returncode, 1)
         self.assertRegex(process.stderr, r"\Arackrail: standard output [^\n]+\n\Z")
 
+    @harness.slow
     def test_an_output_that_cannot_be_written(self):
         # Below a file and on a folder: folders that are merely missing are made.
         self.write("file", "mine")
@@ -308,6 +311,7 @@ class BadInput(harness.CommandTest):
         self.assert_bad_input("plan", "a100-8x8", "resnet-50", "--calibration", "machine.json",
                               where="--calibration", expected="device class cpu")
 
+    @harness.slow
     def test_plans_and_calibrations(self):
         self.write("words.json", "{}")
         self.assert_bad_input("verify", "words.json", file="words.json")

@@ -60,6 +60,7 @@ class Place(harness.CommandTest):
         text = self.rackrail("place", "two-racks-40g", "--hosts", "2").err
         self.assertNotIn("devices", text)
 
+    @harness.slow
     def test_hosts_for_the_comparison_do_not_depend_on_the_order_of_racks(self):
         both = []
         for names in (("slow", "fast"), ("fast", "slow")):
@@ -178,6 +179,7 @@ class Replan(harness.CommandTest):
         again = self.rackrail_json("topology", "show", "again.yaml")
         self.assertEqual(again["name"], "two-racks-40g (changed)")
 
+    @harness.slow
     def test_one_of_parallel_cables_is_lost_by_its_number_and_all_by_the_bare_name(self):
         self.write("parallel.csv", "source,target,bandwidth,latency,kind\n" + "".join(
             f"host{i},tor{i // 2},10 GB/s,1 us,host-link\n" for i in range(4)) +
@@ -195,6 +197,7 @@ class Replan(harness.CommandTest):
             "replan", "plan.json", "--cluster", "parallel.csv", "--lost-link", "tor0->tor1#3",
             "--lost-link", "tor1->tor0#3", "-o", "new.json", status=2).err)
 
+    @harness.slow
     def test_the_full_plan_beside_it_may_do_what_the_plan_in_use_does(self):
         self.write("rates.csv", "link,bandwidth\ntor0->core0,20 Gbit/s\ncore0->tor0,20 Gbit/s\n")
         full = {}
@@ -216,6 +219,7 @@ class Replan(harness.CommandTest):
                 result["full_step_time_s" if better else "step_time_s"], delta=1e-3)
         self.assertLess(full["--compress-outer-layers"], 0.99 * full[""])
 
+    @harness.slow
     def test_a_plan_of_one_schedule_stays_with_it_and_says_so(self):
         self.write("rates.csv", "link,bandwidth\ntor0->core0,1 Gbit/s\ncore0->tor0,1 Gbit/s\n")
         self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "-o", "plan.json")
@@ -233,6 +237,7 @@ class Replan(harness.CommandTest):
         for step in ("step_time_s", "full_step_time_s"):
             self.assertLess(freed[step], 0.99 * kept[step])
 
+    @harness.slow
     def test_bound_gap_and_rounding_are_said_as_of_a_plan(self):
         self.write("rates.csv", "link,bandwidth\ntor0->core0,10 Gbit/s\ncore0->tor0,10 Gbit/s\n")
         replan = ("replan", "plan.json", "--link-rates", "rates.csv")

@@ -30,6 +30,7 @@ class Plan(harness.CommandTest):
         for digest in plan["inputs"].values():
             self.assertRegex(digest, r"^[0-9a-f]{64}$")
 
+    @harness.slow
     def test_same_input_and_seed_give_the_same_bytes(self):
         # Other processes: what has not been set, where memory lies and which language people read
         # are not the same in them.
@@ -56,6 +57,7 @@ class Plan(harness.CommandTest):
                     plans.append((self.folder / output).read_bytes())
                 self.assertEqual(len(set(plans)), 1)
 
+    @harness.slow
     def test_names_of_switches_do_not_matter(self):
         def steps(name):
             rows = [f"host{h},{name}{h // 2},1000 Mbit/s,10 us" for h in range(4)]
@@ -93,6 +95,7 @@ class Plan(harness.CommandTest):
         self.assertAlmostEqual(steps["NCCL-like ring"]["step_time_s"] / at_once["step_time_s"], 1,
                                places=2)
 
+    @harness.slow
     def test_every_family_is_compared_with_the_plan(self):
         plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare")
         families = {row["schedule"]: row for row in plan["schedules"]}
@@ -129,6 +132,7 @@ class Plan(harness.CommandTest):
         self.assertEqual({row.get("fp16_refused") for row in no_loss["schedules"]
                           if row["schedule"] == "ring"}, {"FP16 is beyond the error budget"})
 
+    @harness.slow
     def test_a_plan_of_two_families_is_faster_than_each_family_alone(self):
         # One large gradient, and two small ones that become ready when it has just arrived.
         model = """
@@ -164,6 +168,7 @@ tensors:
                 simulated = self.rackrail_json("simulate", "plan.json", "--workload", "model.yaml")
                 self.assertAlmostEqual(simulated["step_time_s"], plan["step_time_s"], places=9)
 
+    @harness.slow
     def test_an_explained_plan_is_the_same_and_says_what_its_choices_buy(self):
         self.rackrail("plan", "two-racks-40g", "vgg-16", "-o", "plain.json")
         explained = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--explain",
@@ -190,6 +195,7 @@ tensors:
             self.assertIn(word, text)
         self.assertNotIn("time to target", text)  # nobody said how long the training is
 
+    @harness.slow
     def test_where_devices_differ_every_figure_says_its_batch(self):
         self.write("unlike.yaml", """
 name: unlike
@@ -250,6 +256,7 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
                              "--gap", "50%").out
         self.assertRegex(text, r"codec error +int8: 1.2 % by one encoding, measured on gradients")
 
+    @harness.slow
     def test_a_gap_ends_the_search_at_the_first_plan_that_is_near_the_bound(self):
         whole = self.rackrail_json("plan", "a100-8x8", "resnet-50", "--local-batch", "64")
         near, _ = (self.rackrail_json("plan", "a100-8x8", "resnet-50", "--local-batch", "64",
@@ -407,6 +414,7 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
         for key in ("step_time_s", "sync_share", "critical_path", "links", "flows"):
             self.assertEqual(results[0][key], results[1][key])
 
+    @harness.slow
     def test_every_shipped_model_is_planned_and_verified(self):
         for model in MODELS:
             with self.subTest(model=model):
@@ -429,6 +437,7 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
         budget = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--error-budget", "0")
         self.assertEqual({bucket["codec"] for bucket in budget["buckets"]}, {"none"})
 
+    @harness.slow
     def test_routes_of_uneven_racks_have_rates_unless_ranks_are_gpus(self):
         self.write("racks.csv", "source,target,bandwidth,latency,kind\n"
                    "host0,tor0,40 Gbit/s,20 us,host-link\nhost1,tor0,36 Gbit/s,20 us,host-link\n"
@@ -456,6 +465,7 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
                                       "--codec", "int8")
             self.assertEqual({bucket["schedule"] for bucket in plan["buckets"]}, {family})
 
+    @harness.slow
     def test_a_terminal_shows_progress_and_a_pipe_does_not(self):
         self.assertEqual(self.rackrail("plan", "two-racks-40g", "bert-large").err, "")
         leader, follower = pty.openpty()

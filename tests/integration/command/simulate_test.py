@@ -534,6 +534,7 @@ class Simulate(harness.CommandTest):
         refused = self.rackrail("simulate", "ring.json", "--scenario", scenario, status=2)
         self.assertIn("parameter-server for all", refused.err)
 
+    @harness.slow
     def test_outages_cost_steps_and_goodput(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
         scenario = str(harness.CONFIGS / "faults" / "failures.yaml")
