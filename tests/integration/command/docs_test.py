@@ -3,6 +3,7 @@
 scripts/docs-run runs the pages and says how they are written; `scripts/docs-run --update` renews their output.
 """
 
+import fcntl
 import importlib.util
 import json
 import re
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
 
+import emulation
 import harness
 
 
@@ -38,7 +40,10 @@ class Pages(harness.CommandTest):
         reason = docs_run.reason_to_skip(page, page.is_slow)
         if reason:
             self.skipTest(f"{page.name}: {reason}")
-        if page.wants_idle:
+        if page.wants_idle:  # it emulates a network, which no other test may do meanwhile
+            lock = emulation.LOCK.open("w")
+            self.addCleanup(lock.close)
+            fcntl.flock(lock, fcntl.LOCK_EX)
             self.skip_if_busy()
         others = harness.Others()
         problems = self.runner.run(page)

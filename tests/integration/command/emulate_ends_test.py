@@ -117,8 +117,9 @@ class Ends(EmulationTest):
             process = self.start("emulate", "racks.csv", "--", *self.COMMAND)
             time.sleep(after)
             process.send_signal(number)
-            process.communicate(timeout=30)
+            process.wait(timeout=300)
             self.rackrail("emulate", "--clean")
+            process.communicate()  # the ranks' commands had its pipes, where they had started
             harness.wait_until(lambda: not self.own_names(), 2)
             self.assert_nothing_left(message)
 
