@@ -380,5 +380,6 @@ SECTIONS = {"bounds": BOUNDS, "collectives": COLLECTIVES, "in-network": IN_NETWO
 def document(store):
     """The file of all that has been measured."""
     parts = [HEAD.format(machine=store["machine"])]
-    parts += [section.text(store["sections"].get(name, {})) for name, section in SECTIONS.items()]
+    parts += [section.text(store["sections"][name]) for name, section in SECTIONS.items()
+              if name in store["sections"]]
     return "\n".join(parts)

@@ -352,7 +352,7 @@ TEST_CASE("servers to which many send at once are held to rates, though that cos
   CHECK_FALSE(has_rates(made(4, planner::RouteRates::kWhereKept)));
 }
 
-TEST_CASE("plans for uneven racks gain from rates of routes, to which GPUs do not hold") {
+TEST_CASE("plans for uneven racks gain from rates of routes, to which GPUs do not hold", "[slow]") {
   const topology::Topology racks = test::racks({{25, 10}, {5, 10}, {5, 5}}, {5, 10, 20});
   const plan::Workload workload = model("bert-large");
   planner::PlannerOptions options;
@@ -376,7 +376,7 @@ TEST_CASE("plans for uneven racks gain from rates of routes, to which GPUs do no
   CHECK_FALSE(has_rates(made(planner::RouteRates::kNever)));
 }
 
-TEST_CASE("no bucket size, schedule or codec that is forced beats the free plan") {
+TEST_CASE("no bucket size, schedule or codec that is forced beats the free plan", "[slow]") {
   const topology::Topology topology = cluster("two-racks-40g");
   const plan::Workload workload = model("bert-large");
   const plan::Plan free = make_plan(topology, workload);
