@@ -27,9 +27,9 @@ BatchDecision decide_batch(const plan::Workload& workload, const BatchSpace& spa
   if (!workload.noise_scale) {
     if (policy == BatchPolicy::kLatency) {
       decision.batch = space.by_latency();
-      decision.notes.push_back(
-          fmt::format("batch {} by latency; what it gains is unknown, as the workload has no noise scale",
-                      decision.batch.global_batch()));
+      decision.notes.push_back(fmt::format(
+          "batch {} by latency; what it gains is unknown, as the workload has no noise scale",
+          decision.batch.global_batch()));
     } else {
       decision.batch = space.fixed();
     }
