@@ -72,9 +72,11 @@ nlohmann::json tiers_in(const nlohmann::json& run) {
 std::string difference_cell(const nlohmann::json& run) {
   const auto predicted = number(run, "predicted_step_time_s");
   const auto measured = number(run, "step_time_s");
-  return predicted && measured && *measured > 0
-             ? fmt::format("{:+.1f} %", (*predicted / *measured - 1) * 100)
-             : "-";
+  if (!predicted || !measured || *measured <= 0) {
+    return "-";
+  }
+  return run.value("times_count", true) ? fmt::format("{:+.1f} %", (*predicted / *measured - 1) * 100)
+                                        : "none (machine was busy)";
 }
 
 /// What tells the runs apart: the names of their files as far as the first dot, else whole paths.

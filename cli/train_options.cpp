@@ -117,7 +117,7 @@ void TrainOptions::add_to(CLI::App& command) {
       ->check(CLI::Range(1, kMostTrainingSteps));
   synchrony.add_to(command);
   command.add_option("--checkpoints", checkpoints, "Folder for checkpoints");
-  command.add_flag("--resume", resume, "Go on from the latest checkpoint in --checkpoints");
+  command.add_flag("--resume", resume, "Resume from the latest checkpoint in --checkpoints");
   command
       .add_option("--transport", transport, "Transport between workers; 'rackrail info' lists them")
       ->capture_default_str();

@@ -142,6 +142,7 @@ TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job,
     }
   }
   summary.losses = mean_losses(job);
+  summary.other_cores = job.other_cores;
   summary.noise_scale = noise_scale(plan, job);
   if (synchrony.staleness) {
     add_conflicts(job, summary);
@@ -233,10 +234,14 @@ std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                               : "- (no step was left)"});
   if (predicted.has_value()) {
     const Duration time = predicted->step_time;
-    table.add_row({"predicted", has_measured
-                                    ? fmt::format("{} ({:+.1f} %)", to_string(time),
-                                                  (time / summary.step_time - 1) * kPercent)
-                                    : to_string(time)});
+    std::string compared;
+    if (has_measured && summary.times_count()) {
+      compared = fmt::format(" ({:+.1f} %)", (time / summary.step_time - 1) * kPercent);
+    } else if (has_measured) {
+      compared = fmt::format(" (the measured time does not count: {})",
+                             other_load_text(*summary.other_cores));
+    }
+    table.add_row({"predicted", to_string(time) + compared});
   }
   if (summary.network == TrainingNetwork::kThisMachine) {
     table.add_row({"on the cluster",
@@ -296,6 +301,8 @@ nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& j
     }
   }
   result["final_accuracy"] = or_null(summary.accuracy);
+  result["other_load_cores"] = or_null(summary.other_cores);
+  result["times_count"] = summary.times_count();
   result["noise_scale"] = or_null(summary.noise_scale);
   if (const auto& staleness = summary.synchrony.staleness) {
     result["staleness"] = *staleness;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/other_load.hpp"
 #include "base/units.hpp"
 #include "cli/local_prediction.hpp"
 #include "plan/plan.hpp"
@@ -40,6 +41,9 @@ struct TrainingSummary {
   std::optional<double> staleness_updates;
   std::int64_t most_ahead = 0;
   bool parameters_agree = true;
+  /// None: not known, and times count.
+  std::optional<double> other_cores;  ///< JobResult::other_cores
+  bool times_count() const { return !is_busy(other_cores.value_or(0)); }
   std::optional<double> noise_scale;  ///< live estimate at the end, in samples
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/file.hpp"
+#include "base/other_load.hpp"
 #include "base/parse_units.hpp"
 #include "plan/codec_name.hpp"
 
@@ -180,6 +181,26 @@ void ValidationRecord::add_step(const Compared& step, const std::optional<plan::
   save();
 }
 
+void ValidationRecord::withdraw(const Measured& before, double other_cores) {
+  messages_.resize(before.messages);
+  cases_.resize(before.collectives);
+  steps_.resize(before.steps);
+  if (before.steps == 0) {
+    result_.erase("step");
+    result_.erase("steps");
+  } else {
+    nlohmann::json& steps = result_["steps"];
+    steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(before.steps), steps.end());
+  }
+  say(fmt::format("({}: measured again)\n", other_load_text(other_cores)));
+  save();
+}
+
+void ValidationRecord::add_busy(double other_cores) {
+  other_cores_ = std::max(other_cores_, other_cores);
+  save();
+}
+
 void ValidationRecord::finish() {
   is_whole_ = true;
   say_totals();
@@ -237,12 +258,18 @@ void ValidationRecord::say_totals() const {
     say(fmt::format("\n{}{} (load {:.1f} before)\n", worst_choice_text(measured_choices(cases_)),
                     summary_text(*summary), checked_->load));
   }
+  if (other_cores_ > 0) {
+    say(fmt::format("measured times do not count: {}; run it again on an idle machine\n",
+                    other_load_text(other_cores_)));
+  }
 }
 
 nlohmann::json ValidationRecord::to_json() const {
   nlohmann::json json = result_;
   json.erase("compute");  // of the step, once there is one
   json["partial"] = !is_whole_;
+  json["times_count"] = other_cores_ == 0;
+  json["other_load_cores"] = other_cores_;
   json["planned_messages"] = planned_messages_;
   json["messages"] = nlohmann::json::array();
   for (const EmulatedMessage& one : messages_) {

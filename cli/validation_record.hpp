@@ -40,6 +40,18 @@ class ValidationRecord {
   /// first one is `step` in JSON, and all are `steps`.
   void add_step(const Compared& step, const std::optional<plan::Codec>& codec,
                 const nlohmann::json& ranks);
+  /// All that was measured so far.
+  struct Measured {
+    std::size_t messages = 0;
+    std::size_t collectives = 0;
+    std::size_t steps = 0;
+  };
+  Measured measured() const { return {messages_.size(), cases_.size(), steps_.size()}; }
+  /// What was measured after `before` does not count, as other programs took so many cores, and is
+  /// measured again.
+  void withdraw(const Measured& before, double other_cores);
+  /// It does not count, but stays: they always took so many.
+  void add_busy(double other_cores);
   /// The last that is said.
   void finish();
   /// Instead, when a signal ended it: the same of what there is.
@@ -69,6 +81,7 @@ class ValidationRecord {
   std::vector<EmulatedCollective> cases_;
   std::size_t of_earlier_codecs_ = 0;  ///< cases
   std::vector<Compared> steps_;
+  double other_cores_ = 0;  ///< the most that others took of what stays, where times do not count
   bool is_whole_ = false;
 };
 

@@ -217,8 +217,9 @@ void CandidateSet::add_families(bool only_first) {
     const std::size_t before = candidates_.size();
     try {
       // Of the first one some are made whatever it takes.
-      add_family(family, pairs_, false, candidates_.empty() ? std::function<bool()>() : stop_);
-    } catch (const MakingStopped&) {
+      const StoppableWork stoppable(candidates_.empty() ? std::function<bool()>() : stop_);
+      add_family(family, pairs_, false);
+    } catch (const WorkStopped&) {
       next_family_ = families.size();
       return;
     }
@@ -249,8 +250,9 @@ bool CandidateSet::complete() {
 bool CandidateSet::add_step_forms() {
   if (!std::exchange(looked_for_step_forms_, true) && topology_.rank_count() < kVeryManyRanks) {
     try {
+      const StoppableWork stoppable(stop_);
       make_step_forms();
-    } catch (const MakingStopped&) {
+    } catch (const WorkStopped&) {
       // There are those that were made before.
     }
   }
@@ -279,8 +281,7 @@ void CandidateSet::make_step_forms() {
                    .router = router_,
                    .costs = cost_model_,
                    .codecs = compared,
-                   .may_have_rates = may_have_rates_,
-                   .stop = stop_});
+                   .may_have_rates = may_have_rates_});
   for (const std::int64_t elements : kSizesOfStepForms) {
     if (is_stopped()) {
       return;
@@ -300,7 +301,7 @@ void CandidateSet::make_step_forms() {
 }
 
 void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
-                              bool only_protected, const std::function<bool()>& stop) {
+                              bool only_protected) {
   std::vector<plan::TransferGraph> graphs;
   for (const TierCodecs& codecs : pairs) {
     if (graph_refusal(family, topology_, codecs).has_value()) {
@@ -308,7 +309,6 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
     }
     if (graphs.empty() || family.depends_on_codecs()) {
       ScheduleRequest request{.topology = topology_, .router = router_, .codecs = codecs};
-      request.stop = stop;
       request.may_have_rates = may_have_rates_;
       if (interpolates_) {
         request.most_transfers = kMostTransfersOfFiner;
@@ -316,10 +316,7 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
       graphs = family.all_reduces(request);
     }
     for (std::size_t variant = 0; variant < graphs.size(); ++variant) {
-      if (stop && stop()) {
-        throw MakingStopped();
-      }
-      Work::add(kWorkPerTransfer * graphs[variant].transfers().size());
+      Work::step(kWorkPerTransfer * graphs[variant].transfers().size());
       add(family, variant, graphs[variant], codecs, only_protected);
     }
   }

@@ -150,10 +150,9 @@ class CandidateSet {
   bool is_expected_slower(std::size_t candidate, std::int64_t elements, Duration limit) const;
   bool is_first(std::string_view family) const;
   void add_families(bool only_first);
-  /// Throws MakingStopped once `stop` says so, which may be empty.
   void add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
-                  bool only_protected, const std::function<bool()>& stop = {});
-  void make_step_forms();  ///< throws MakingStopped
+                  bool only_protected);
+  void make_step_forms();
   /// The schedule with these codecs, if that is within the error budget.
   void add(const ScheduleFamily& family, std::size_t variant, const plan::TransferGraph& graph,
            const TierCodecs& codecs, bool only_protected);

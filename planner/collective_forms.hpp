@@ -49,7 +49,6 @@ struct FormOptions {
   bool is_of_one_size = false;
   /// Where the usual limit is above; what may have more where one size is looked at keeps that.
   std::size_t most_transfers = SIZE_MAX;
-  std::function<bool()> stop = {};  ///< ScheduleRequest::stop
 };
 
 /// Up to 130,000 transfers, of which a simulation takes a second, or ten where many flows share a

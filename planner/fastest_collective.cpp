@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/work.hpp"
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
 #include "planner/planner.hpp"
@@ -18,8 +19,9 @@ std::optional<FastestCollective> fastest_collective(const ScheduleFamily& family
   std::vector<CollectiveForm> forms;
   std::optional<DividedCollective> found;  // so far, by times that may not be exact
   try {
+    const StoppableWork stoppable(collective.stop);
     forms = collective_forms(family, collective.what, collective.topology, router,
-                             collective.codecs, {.is_of_one_size = true, .stop = collective.stop});
+                             collective.codecs, {.is_of_one_size = true});
     std::vector<FormShape> shapes = shapes_of(forms);
     if (!collective.has_bounds) {
       for (FormShape& shape : shapes) {
@@ -28,9 +30,7 @@ std::optional<FastestCollective> fastest_collective(const ScheduleFamily& family
     }
     const auto time = [&](std::size_t form, std::int64_t slice,
                           std::optional<Duration> limit) -> std::optional<Duration> {
-      if (collective.stop && collective.stop()) {
-        throw MakingStopped();
-      }
+      Work::ask();
       const plan::TransferGraph& graph = forms[form].graph();
       const std::optional<Duration> taken =
           limit || collective.stop
@@ -38,7 +38,7 @@ std::optional<FastestCollective> fastest_collective(const ScheduleFamily& family
                                             limit.value_or(Duration(INT64_MAX)))
               : std::optional(costs.collective_time(graph, collective.elements, slice));
       if (!taken && !limit) {
-        throw MakingStopped();  // it was interrupted
+        throw WorkStopped();  // it was interrupted
       }
       if (taken && (!found || *taken < found->time)) {
         found = {*taken, form, slice};
@@ -52,7 +52,7 @@ std::optional<FastestCollective> fastest_collective(const ScheduleFamily& family
     found = DivisionSearch(std::move(shapes), kSlicesOfOneSize)
                 .fastest(collective.elements, time, known,
                          costs.has_exact_times() ? TimeBelow() : exact);
-  } catch (const MakingStopped&) {
+  } catch (const WorkStopped&) {
     // The best so far, if any.
   }
   if (!found || (known && found->time >= *known)) {

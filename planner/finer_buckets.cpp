@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/work.hpp"
 #include "plan/alpha_beta.hpp"
 #include "plan/reduced_error.hpp"
 #include "planner/candidates.hpp"
@@ -113,10 +114,11 @@ void Divider::make_forms(Family& family, const plan::Codec& codec) {
   }
   family.is_made = true;
   try {
-    family.forms = collective_forms(
-        *family.family, plan::Collective::kAllReduce, topology_, router_, {codec, codec},
-        {.may_have_rates = options_.may_have_rates, .stop = options_.stop});
-  } catch (const MakingStopped&) {
+    const StoppableWork stoppable(options_.stop);
+    family.forms = collective_forms(*family.family, plan::Collective::kAllReduce, topology_,
+                                    router_, {codec, codec},
+                                    {.may_have_rates = options_.may_have_rates});
+  } catch (const WorkStopped&) {
     // It has none then.
   }
 }
@@ -151,6 +153,7 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
       break;
     }
     try {
+      const StoppableWork stoppable(options_.stop);
       const DividedCollective divided =
           judged_division(family->forms, codec, elements, cost_model_, topology_);
       const bool is_allowed =
@@ -159,7 +162,7 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
         best = family;
         how = divided;
       }
-    } catch (const MakingStopped&) {
+    } catch (const WorkStopped&) {
       break;
     }
   }

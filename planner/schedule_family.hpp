@@ -6,8 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,12 +34,8 @@ struct TierCodecs {
 /// In a step other buckets follow, which fill what one leaves of the network.
 inline constexpr std::size_t kRoundsOfBuckets = 16;
 
-/// Graphs are not made to their end: ScheduleRequest::stop said so.
-class MakingStopped final : public std::exception {
- public:
-  const char* what() const noexcept override { return "stopped while a schedule was made"; }
-};
-
+/// Making graphs takes seconds for hundreds of ranks: it counts its work and can be stopped
+/// (StoppableWork, base/work.hpp).
 struct ScheduleRequest {
   const topology::Topology& topology;
   topology::Router& router;
@@ -54,16 +48,6 @@ struct ScheduleRequest {
   /// Of collectives(), whether one size only is looked at: what gains by it may then have up to
   /// kMostPlannedTransfers, trees on large grids more.
   bool is_of_one_size = false;
-  /// Asked every so often while graphs are made, which takes seconds for hundreds of ranks. Empty:
-  /// they are made whatever it takes.
-  std::function<bool()> stop = {};
-
-  /// Throws MakingStopped once `stop` says so.
-  void require_time() const {
-    if (stop && stop()) {
-      throw MakingStopped();
-    }
-  }
 };
 
 /// What an all-reduce takes as a transfer graph.

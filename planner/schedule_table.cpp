@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/work.hpp"
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
@@ -38,6 +39,11 @@ constexpr double kShareOfForms = 0.25;
 constexpr double kShareOfRows = 0.5;
 constexpr double kShareOfCrossovers = 0.25;
 constexpr double kShareOfCoarse = 0.25;
+
+/// Whether the limit is reached, which must outlive that.
+std::function<bool()> until(const QuickLimit& limit) {
+  return [&limit] { return limit.is_reached(); };
+}
 
 /// A family.
 struct Entry {
@@ -77,7 +83,7 @@ class TableMaker {
   void add_crossovers(ScheduleTable& table);
 
  private:
-  /// Throws MakingStopped where that is not known once `limit` is reached.
+  /// Throws WorkStopped where that is not known once `limit` is reached.
   const TableTime& simulate(Entry& entry, std::int64_t elements, const QuickLimit* limit = nullptr);
   QuickLimit limit_of(double share) const {
     return QuickLimit(topology_.rank_count(), share * (is_coarse_ ? kShareOfCoarse : 1));
@@ -90,7 +96,6 @@ class TableMaker {
   plan::Codec codec_;
   bool is_quick_;
   Bandwidth rate_;                     ///< of the network's bound, of a quick table
-  const QuickLimit* limit_ = nullptr;  ///< in force
   std::vector<Entry> entries_;
 };
 
@@ -112,14 +117,12 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
       options.progress(0, fmt::format("schedule {}", family->name()));
     }
     Entry entry;
-    if (is_quick_ && !entries_.empty()) {
-      limit_ = &limit;
-      forms.stop = [this] { return limit_ != nullptr && limit_->is_reached(); };
-    }
+    const bool may_stop = is_quick_ && !entries_.empty();
     try {
+      const StoppableWork stoppable(may_stop ? until(limit) : std::function<bool()>());
       entry.forms = collective_forms(*family, plan::Collective::kAllReduce, topology_, router_,
                                      codecs, forms);
-    } catch (const MakingStopped&) {
+    } catch (const WorkStopped&) {
       table.refusals.push_back(
           {std::string(family->name()),
            "it takes longer to make than a quick search has: --search thorough"});
@@ -129,7 +132,6 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
     entries_.push_back(std::move(entry));
     table.families.emplace_back(family->name());
   }
-  limit_ = nullptr;
 }
 
 const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements,
@@ -138,10 +140,9 @@ const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements,
   if (known != entry.simulated.end()) {
     return known->second;
   }
-  limit_ = limit;
-  const Interruptible interruptible(
-      cost_model_, limit != nullptr ? std::function<bool()>([limit] { return limit->is_reached(); })
-                                    : std::function<bool()>());
+  const std::function<bool()> stop = limit != nullptr ? until(*limit) : std::function<bool()>();
+  const Interruptible interruptible(cost_model_, stop);
+  const StoppableWork stoppable(stop);
   const auto time = [&](std::size_t form, std::int64_t slice,
                         std::optional<Duration> below) -> std::optional<Duration> {
     const plan::TransferGraph& graph = entry.forms[form].graph();
@@ -151,12 +152,11 @@ const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements,
     const auto taken = cost_model_.collective_time_below(graph, elements, slice,
                                                          below.value_or(Duration(INT64_MAX)));
     if (!taken && limit != nullptr && limit->is_reached()) {
-      throw MakingStopped();
+      throw WorkStopped();
     }
     return taken;
   };
   const DividedCollective best = entry.search->fastest(elements, time);
-  limit_ = nullptr;
   return entry.simulated
       .emplace(elements, TableTime{best.time, true, best.slice_elements, best.form})
       .first->second;
@@ -204,7 +204,7 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
         row.times[i].time <= scaled(row.times[*best].time, 1 - worthwhile)) {
       try {
         row.times[i] = simulate(entries_[i], elements, is_quick_ && best ? &limit : nullptr);
-      } catch (const MakingStopped&) {
+      } catch (const WorkStopped&) {
         break;
       }
       limit.found(row.times[i].time);

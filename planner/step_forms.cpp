@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/work.hpp"
 #include "plan/verifier.hpp"
 #include "planner/bound.hpp"
 #include "planner/collective_forms.hpp"
@@ -27,8 +28,7 @@ std::vector<CollectiveForm> StepForms::made(const ScheduleFamily& family,
   std::vector<CollectiveForm> forms = collective_forms(family, plan::Collective::kAllReduce,
                                                        request_.topology, request_.router, codecs,
                                                        {.may_have_rates = request_.may_have_rates,
-                                                        .most_transfers = kMostTransfersOfBucket,
-                                                        .stop = request_.stop});
+                                                        .most_transfers = kMostTransfersOfBucket});
   std::erase_if(forms, [](const CollectiveForm& form) {  // of one round, maybe
     return form.shape().transfers > static_cast<std::int64_t>(kMostTransfersOfBucket);
   });
@@ -36,11 +36,9 @@ std::vector<CollectiveForm> StepForms::made(const ScheduleFamily& family,
 }
 
 const std::vector<CollectiveForm>& StepForms::forms_of(const ScheduleFamily& family) {
-  const auto [known, is_new] = forms_.try_emplace(&family);
-  if (is_new) {
-    known->second = made(family, request_.codecs);
-  }
-  return known->second;
+  const auto known = forms_.find(&family);
+  return known != forms_.end() ? known->second
+                               : forms_.emplace(&family, made(family, request_.codecs)).first->second;
 }
 
 std::optional<plan::TransferGraph> StepForms::in_codecs(const StepForm& form,
@@ -88,19 +86,14 @@ std::optional<StepForm> StepForms::faster(std::span<const ScheduleFamily* const>
   std::optional<StepForm> best;
   Duration limit = scaled(known, kWorthAnotherForm);
   const Duration slow = scaled(known, kSlowInOnePiece);
-  const auto require_time = [this] {
-    if (request_.stop && request_.stop()) {
-      throw MakingStopped();
-    }
-  };
   for (const ScheduleFamily* family : families) {
-    require_time();
+    Work::ask();
     const std::vector<CollectiveForm>& forms = forms_of(*family);
     if (forms.empty()) {
       continue;
     }
     const auto time = [&](std::size_t form, std::int64_t slice, std::optional<Duration> below) {
-      require_time();
+      Work::ask();
       const plan::TransferGraph& graph = forms[form].graph();
       return request_.costs.collective_time_below(graph, elements, slice, below.value_or(slow));
     };

@@ -40,7 +40,6 @@ struct StepFormRequest {
   plan::CostModel& costs;
   TierCodecs codecs;  ///< in which forms are compared
   bool may_have_rates = true;
-  std::function<bool()> stop = {};  ///< ScheduleRequest::stop
 };
 
 class StepForms {
@@ -49,7 +48,7 @@ class StepForms {
 
   /// The fastest of these families' forms, if it is faster than `known` by what is worth another
   /// candidate; none where `known` is near the bound of the network. Families that refuse topology
-  /// or codecs have none. Throws MakingStopped once `stop` says so.
+  /// or codecs have none.
   std::optional<StepForm> faster(std::span<const ScheduleFamily* const> families,
                                  std::int64_t elements, Duration known);
 

@@ -233,6 +233,8 @@ class ProportionalRates {
   std::vector<std::vector<std::uint32_t>> lanes_on_;  // by link
 };
 
+constexpr std::uint64_t kWorkPerEvent = 4;  // of a ListSchedule
+
 /// Goes through time as a simulator would: every lane that has something ready sends, one move
 /// after the other, and lanes that meet on a link have equal parts of it.
 class ListSchedule {
@@ -267,7 +269,7 @@ class ListSchedule {
       wake(lane);
     }
     while (!ends_.empty() || !arrivals_.empty()) {
-      Work::add(1);
+      Work::step(kWorkPerEvent);
       if (ends_.empty() || (!arrivals_.empty() && arrivals_.top().time <= ends_.top().time)) {
         const Arrival arrival = arrivals_.top();
         arrivals_.pop();
@@ -423,7 +425,7 @@ class ListSchedule {
   /// New rates for all that meet this lane, after it came or went.
   void share_anew(std::uint32_t lane) {
     for (const LinkId link : *index_.lane_routes[lane]) {
-      Work::add(sending_[link.index()].size() / 4);
+      Work::step(sending_[link.index()].size());
       for (const std::uint32_t other : sending_[link.index()]) {
         Lane& l = lanes_[other];
         const double rate = rate_of(other);

@@ -12,12 +12,6 @@
 
 namespace rackrail::planner {
 
-namespace {
-
-constexpr std::size_t kAddedAtOnce = 256;  // transfers, between questions whether to stop
-
-}  // namespace
-
 GraphBuilder::GraphBuilder(std::string name, const ScheduleRequest& request,
                            std::vector<std::uint32_t> chunk_weights, plan::Collective collective)
     : request_(request),
@@ -40,10 +34,7 @@ RouteId GraphBuilder::route(Rank src, Rank dst) {
 
 TransferId GraphBuilder::add(plan::TransferOp op, Rank src, Rank dst, Range range,
                              std::span<const TransferId> after, RouteId route) {
-  Work::add(1);
-  if (++added_ % kAddedAtOnce == 0) {
-    request_.require_time();
-  }
+  Work::step();
   const bool inside = group_of_[src.index()] == group_of_[dst.index()];
   return graph_.add_transfer({.src = src,
                               .dst = dst,

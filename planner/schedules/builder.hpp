@@ -15,7 +15,7 @@
 
 namespace rackrail::planner {
 
-/// What adds transfers throws MakingStopped once the request's `stop` says so.
+/// Adding a transfer is a step of work (base/work.hpp).
 class GraphBuilder {
  public:
   GraphBuilder(std::string name, const ScheduleRequest& request,

@@ -25,6 +25,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/work.hpp"
 #include "planner/schedules/builder.hpp"
 
 namespace rackrail::planner {
@@ -98,7 +99,7 @@ class Matching {
 
   std::uint32_t chunk_count() const { return chunks_; }
   /// The all-gather in the order of starts.
-  std::vector<Send> run(std::uint64_t attempt, const ScheduleRequest& request);
+  std::vector<Send> run(std::uint64_t attempt);
 
  private:
   struct Event {
@@ -279,14 +280,14 @@ void Matching::start(std::uint64_t attempt) {
   sends_.clear();
 }
 
-std::vector<Send> Matching::run(std::uint64_t attempt, const ScheduleRequest& request) {
+std::vector<Send> Matching::run(std::uint64_t attempt) {
   start(attempt);
   double now = 0;
   look_at_all_ways();
   match_possible(now);
   const std::size_t wanted = std::size_t{chunks_} * (ranks_ - 1);
   while (sends_.size() < wanted || !events_.empty()) {
-    request.require_time();
+    Work::step();
     if (events_.empty()) {  // only slow ways are left for some chunk
       spares_slow_ways_ = false;
       look_at_all_ways();
@@ -376,7 +377,7 @@ class GreedyMatching final : public ScheduleFamily {
     std::vector<Send> gather;
     double best = 0;
     for (std::uint64_t attempt = 0; attempt < kAttempts; ++attempt) {
-      std::vector<Send> sends = matching.run(attempt, request);
+      std::vector<Send> sends = matching.run(attempt);
       double end = 0;
       for (const Send& send : sends) {
         end = std::max(end, send.end);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/work.hpp"
 #include "plan/alpha_beta.hpp"
 #include "planner/candidates.hpp"
 #include "planner/schedules/grid_shares.hpp"
@@ -241,7 +242,7 @@ std::vector<plan::TransferGraph> grid_trees_of_buckets(const RankGrid& grid,
     options.rounds = rounds;
     if (rounds <= request.most_rounds &&
         grid_tree_transfers(grid, request.topology, options) <= request.most_transfers) {
-      request.require_time();
+      Work::step();
       graphs.push_back(make_grid_trees(grid, request, options));
     }
   }

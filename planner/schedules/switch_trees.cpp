@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/work.hpp"
+
 namespace rackrail::planner {
 
 /// One tree to be found, in a graph that leads away from the root.
@@ -87,6 +89,7 @@ void SwitchTrees::search(const Request& request, std::span<const Rank> targets) 
       if (missing == 0) break;
       if (node != request.root && topology_.rank_of(node).has_value()) continue;
       const double so_far = ways_[node.index()].fullest;
+      Work::step(request.links(node).size());
       for (const LinkId link : request.links(node)) {
         const NodeId far = request.far(link);
         Way& next = ways_[far.index()];

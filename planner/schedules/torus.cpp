@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "base/work.hpp"
 #include "planner/schedules/bucket_algorithm.hpp"
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/grid_shares.hpp"
@@ -111,7 +112,7 @@ class Torus final : public ScheduleFamily {
                                  bucket_weights(grid, request.topology), kGrowths[0]};
     if (!are_dimensions_alike(grid, request.topology) &&
         bucket_transfers(grid, balanced) <= request.most_transfers) {
-      request.require_time();
+      Work::step();
       graphs.push_back(make_buckets(grid, request, balanced));
     }
     for (plan::TransferGraph& graph : grid_trees_of_buckets(grid, request)) {

@@ -273,7 +273,7 @@ void JobControl::ask_for_saved_point() {
 }
 
 void JobControl::note_restart(const SavedPoint& point) {
-  beginning_.reason += std::string(kNobodyLeft) + ", so all go on from " +
+  beginning_.reason += std::string(kNobodyLeft) + ", so all resume from " +
                        (point.checkpoint.empty() ? "the beginning" : "a checkpoint");
 }
 

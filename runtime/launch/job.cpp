@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/other_load.hpp"
 #include "plan/format.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/launch/gpu_worker.hpp"
@@ -74,6 +75,7 @@ JobResult run_local_job(const plan::Plan& plan, const JobOptions& options) {
   if (token.empty()) {
     token = make_job_token();
   }
+  const OtherLoad others;
   Leader leader(plan, options, options.listen, token);
   if (options.on_listening) {
     options.on_listening(leader.server().address());
@@ -86,6 +88,9 @@ JobResult run_local_job(const plan::Plan& plan, const JobOptions& options) {
   }
   const CoordinatorOutcome outcome = workers.wait();
   JobResult result = leader.result(outcome);
+  if (!leader.is_taken_up()) {
+    result.other_cores = others.cores();
+  }
   if (result.ok) {
     const std::vector<std::string> deaths = workers.deaths();
     result.notes.insert(result.notes.end(), deaths.begin(), deaths.end());

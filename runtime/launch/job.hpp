@@ -138,6 +138,9 @@ struct JobResult {
   std::filesystem::path resumed_from;      ///< checkpoint that the job went on from; empty: none
   std::vector<std::string> notes;          ///< what the user should know, one line each
   Duration wall_time;
+  /// Cores of this machine that other programs took meanwhile (base/other_load.hpp), where all
+  /// workers are processes that this one started.
+  std::optional<double> other_cores;
 };
 
 /// One worker per rank of the plan, on this machine, or those of the job that is taken up. Blocks

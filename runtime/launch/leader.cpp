@@ -83,7 +83,7 @@ void require_no_checkpoint(const std::filesystem::path& folder) {
                      .where = {},
                      .found = found.path ? "the checkpoint " + found.path->filename().string()
                                          : "a damaged checkpoint",
-                     .expected = "--resume to go on from it, or a folder without checkpoints"});
+                     .expected = "--resume to resume from it, or a folder without checkpoints"});
   }
 }
 
@@ -236,7 +236,7 @@ std::filesystem::path Leader::latest_checkpoint(const std::filesystem::path& fol
     throw ConfigError(ErrorContext{.file = "<command line>",
                                    .where = "resume",
                                    .found = "no folder of checkpoints",
-                                   .expected = "the folder to go on from"});
+                                   .expected = "the folder to resume from"});
   }
   const trainer::FoundCheckpoint found = trainer::find_latest_valid(folder);
   notes_ = found.notes;

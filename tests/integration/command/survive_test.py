@@ -145,7 +145,7 @@ class Survival(SurvivalTest):
         self.assertEqual(run["workers"], 4)
         loss = run["losses_of_workers"][-1]
         self.assertIn(loss["step"], (10, 20))  # that was saved
-        self.assertIn("nobody is left who has the parameters, so all go on from a checkpoint",
+        self.assertIn("nobody is left who has the parameters, so all resume from a checkpoint",
                       loss["reason"])
         self.assertEqual(set(loss["lost"]), {f"host{rank}" for rank in range(4)})
         # Who knew the losses of the steps before is gone.
