@@ -54,8 +54,8 @@ class RankLanes {
   std::vector<std::uint32_t> host_of_;  // by rank
   std::uint32_t hosts_ = 0;
   std::vector<RankLane> lanes_;
-  std::vector<std::uint32_t> lane_of_;                    // by the two ranks
-  std::vector<std::vector<std::uint32_t>> next_[2];       // by rank; reversed in the second
+  std::vector<std::uint32_t> lane_of_;               // by the two ranks
+  std::vector<std::vector<std::uint32_t>> next_[2];  // by rank; the second in reverse direction
   std::vector<std::vector<std::uint32_t>> distances_[2];  // by root, where they were asked for
 };
 
