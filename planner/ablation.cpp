@@ -1,4 +1,4 @@
-// Each choice of a plan put back to what it is without a planner.
+// Each choice of a plan put back to the baseline's.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -26,8 +26,8 @@ inline constexpr std::int64_t kLargestFactor = 64;
 /// scale N (McCandlish et al., arXiv 1812.06162); 1 without a noise scale.
 double statistical_efficiency(const plan::Workload& workload, std::int64_t global_batch);
 
-/// The same number of samples on every rank, as a program without a planner has it, whether or not
-/// they fit into the smallest memory.
+/// The same number of samples on every rank, as a baseline has it, whether or not they fit into the
+/// smallest memory.
 plan::BatchPlan same_everywhere(const plan::BatchPlan& batch);
 bool is_same_everywhere(const plan::BatchPlan& batch);
 

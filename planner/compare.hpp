@@ -1,9 +1,9 @@
-// Every schedule family on its own: the step time of a plan that uses nothing but its schedules
-// for steps (ScheduleFamily::all_reduces). Beside them what runs without a planner.
+// Every schedule family on its own: the step time of a plan that uses nothing but its schedules for
+// steps (ScheduleFamily::all_reduces). Beside them the baselines.
 //
 // Each family plans the whole step for the same batch: bucket sizes × a limit on codecs, each
 // bucket the cheapest of the family's candidates by the cost model, the step judged by the same
-// cost model as the plan it is held against.
+// cost model as the plan it is compared with.
 #pragma once
 
 #include <optional>
@@ -36,7 +36,7 @@ struct FamilySteps {
   bool was_stopped = false;
 };
 
-/// What runs without a planner, as in planner/plan_report.hpp.
+/// The baselines, as in planner/plan_report.hpp.
 struct UsualStep {
   std::string name;
   std::string what;  ///< of what it consists

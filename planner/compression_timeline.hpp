@@ -1,17 +1,18 @@
 // One training step as the compression search sees it: a line of jobs over a few resources.
 //
-// Bucket j is ready at r_j and is moved in one of several ways. Way o takes `alone` on an idle
-// cluster, and meanwhile occupies resource q (a link, a pair of ranks, the codec or the reduction
-// stream of a rank) for busy_q, from lead_q after its start on. Buckets leave in the order in which
-// they are ready and resources are work-conserving, so with e_q the time at which q is free, and
-// over the resources that o uses in the order of their leads (those of one lead together),
+// Bucket j is ready at r_j and is moved by one of several options. Option o takes `alone` on an
+// idle cluster, and meanwhile occupies resource q (a link, a pair of ranks, the codec or the
+// reduction stream of a rank) for busy_q, from lead_q after its start on. Buckets leave in the
+// order in which they are ready and resources are work-conserving, so with e_q the time at which q
+// is free, and over the resources that o uses in the order of their leads (those of one lead
+// together),
 //
 //   s_q = max(e_q, r_j + D + lead_q, s_p + lead_q − lead_p for each p before it),
 //   e_q ← s_q + busy_q,  done ← max(done, s_q + alone − lead_q),  D ← D + delay
 //
 // where D is what codecs have delayed backward so far (only where they share a processor with it),
-// and a way that uses nothing is done at r_j + D + alone. The step is max(done, compute end + D) +
-// optimiser. A single bucket takes what it takes alone, a long queue what its busiest resource
+// and an option that uses nothing is done at r_j + D + alone. The step is max(done, compute end +
+// D) + optimiser. A single bucket takes what it takes alone, a long queue what its busiest resource
 // needs; between the two a bucket fills the gaps that the one before it leaves, as far as it can
 // have come by then. What this leaves out: two buckets that share a link at once slow each other
 // down, here the first one goes first; and a link that is used twice, with something else between,
@@ -31,7 +32,7 @@
 
 namespace rackrail::planner {
 
-/// A way to move one bucket.
+/// How one bucket may be moved.
 struct TimelineOption {
   Duration alone;              ///< of the collective on the idle cluster
   std::vector<Duration> busy;  ///< by resource

@@ -1,5 +1,5 @@
 // The fastest way in which a family carries out one collective of one size alone, among all its
-// forms and slices (collective_forms.hpp). Takes seconds where ranks are very many.
+// variants and slices (collective_forms.hpp). Takes seconds where ranks are very many.
 #pragma once
 
 #include <cstdint>

@@ -19,9 +19,9 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
                          const topology::Topology& topology, const plan::Workload& workload,
                          plan::CostModel& cost_model, const PlannerOptions& options);
 
-/// Whether a baseline of a plan (plan::Prediction::baselines) is what runs without a planner: then
-/// every rank has as many samples (same_everywhere()), and where the plan's batch is another one,
-/// the plan's bound does not hold for it.
+/// Whether a baseline of a plan (plan::Prediction::baselines) is a naive one: then every rank has
+/// as many samples (same_everywhere()), and where the plan's batch is another one, the plan's bound
+/// does not hold for it.
 bool is_without_planner(std::string_view baseline);
 
 /// FP32 over a ring in buckets of one size, whatever the options say about schedules and codecs.

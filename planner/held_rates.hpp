@@ -1,20 +1,18 @@
 // Rates for the routes of buckets that keep the network busy for long.
 //
-// A simulator's flows share a link without loss. Those of TCP fill the queue before it until
-// something is dropped, and several that meet there are seldom all under way at the same time: an
-// all-reduce of 64 MiB over two racks of four hosts took 5 % longer than was predicted for it
-// (results/emulated-racks.md). Senders that together send no more than the link carries have no
-// queue. So every route gets a rate in proportion to what it carries (proportional_rates() of
-// forest/pacing.hpp), where that costs next to nothing by prediction: where all routes are busy all
-// the time, as in pipelines of many rounds or slices.
+// The simulator's flows share a link without loss. TCP flows fill the queue in front of it until
+// packets are dropped, and flows that meet there are seldom all under way at the same time. Senders
+// that together send no more than the link carries build no queue. So every route gets a rate in
+// proportion to what it carries (proportional_rates() of forest/pacing.hpp), where the predicted
+// cost is small: where all routes are busy all the time, as in pipelines of many rounds or slices.
 //
-// That is so where many share the link that is busy longest. Where few do, rates cost time.
+// Rates help where many streams share the link that is busy longest. Where few do, rates cost time.
 //
-// Longer messages are fewer, and predicted a little faster, but come in bursts, so shorter ones are
-// preferred where they cost little. Where all others send to one at once, they fill the queue
-// before it in a burst, and rates may cost more.
+// Longer messages are fewer, and predicted a little faster, but come in bursts. So shorter ones are
+// preferred where they cost little. Where all others send to one rank at once, they fill the queue
+// in a burst, and rates may cost more.
 //
-// What was measured of each is in results/planner-notes.md, "Tried and not kept".
+// Measurements: results/planner-notes.md (section 'Rates on routes').
 #pragma once
 
 #include <cstddef>
@@ -29,8 +27,7 @@
 
 namespace rackrail::planner {
 
-/// What takes less fits into queues: at 500 Mbit/s 5 ms are 312 kB, and queues hold 500 kB. (512
-/// KiB over such an uplink, 8.8 ms, took up to 11.5 ms by a forest without rates, 9.1 with them.)
+/// Shorter collectives fit into queues: at 500 Mbit/s 5 ms are 312 kB, and queues hold 500 kB.
 inline constexpr Duration kLongForRates = 5_ms;
 /// What rates may cost, over the time without; and where a link is crowded.
 inline constexpr double kMostForRates = 1.01;
@@ -38,8 +35,7 @@ inline constexpr double kMostForSharedRates = 1.05;
 /// The same for a schedule in which all others send to one rank at once, and are as many at least.
 inline constexpr double kMostForRatesOfMany = 1.1;
 inline constexpr std::size_t kManySenders = 4;
-/// So many at least fill a queue between them: with three hosts and one behind 500 Mbit/s 16 and
-/// 64 MiB in FP16 took 20 and 25 % longer over servers than was predicted, the forest 1 %.
+/// So many senders at least fill a queue between them.
 inline constexpr std::size_t kSeveralSenders = 3;
 /// Of kManySenders these fit into a queue of 500 kB.
 inline constexpr Bytes kMostAtOnce = 96_KiB;
@@ -49,10 +45,9 @@ inline constexpr double kMostForShortMessages = 1.005;
 /// Whether for some rank all others, `fewest` at least, have messages that wait for nothing.
 bool has_many_senders(const plan::TransferGraph& graph, std::size_t fewest = kManySenders);
 
-/// Whether they are worth that. Not where less than 16 bits of a value are sent: encoding makes
-/// slices late, and at a rate nothing makes up for it (8-bit blocks took 5 % longer,
-/// results/emulated-racks.md). Nor where ranks are unlike: there the prediction alone decides for
-/// or against rates, since trees chosen for them took longer than others without.
+/// Whether rates are worth their cost. Not where less than 16 bits of a value are sent: encoding
+/// makes slices late, and a fixed rate cannot make up for it. Nor where ranks are heterogeneous:
+/// there the prediction alone decides for or against rates.
 bool gains_from_rates(const plan::TransferGraph& graph, const topology::Topology& topology);
 
 /// Whether kManySenders streams or more meet at one of the links that are busy longest: a stream is
@@ -63,8 +58,7 @@ bool is_crowded(const plan::TransferGraph& graph, const topology::Topology& topo
 /// if it is kLongForRates at least: longer by kMostForShortMessages where messages are longer than
 /// kMostAtOnce, which are sent in one go; by kMostForRates where all others, kSeveralSenders at
 /// least, send to one rank at once, without rates; and, where rates may help, by
-/// kMostForSharedRates but for those with rates on crowded links in messages that are not longer.
-/// So others are preferred by that much.
+/// kMostForSharedRates except with rates on crowded links in messages that are not longer.
 Duration judged_by_rates(Duration time, const plan::TransferGraph& graph, std::int64_t elements,
                          const topology::Topology& topology);
 

@@ -1,13 +1,13 @@
 // One search over routes, buckets, codecs and batch, seeded with what each of them alone reaches.
 //
-// A knob alone is the same search with the other three where people leave them without a planner:
-// the ring, 25 MiB, no codec, the profiled batch with as many samples on every rank. An option of
-// the caller takes the place of the usual value (with --bucket-size, nobody gets 25 MiB), so that
-// no seed breaks what was asked for. The joint search tries every bucket size × limit on codecs
-// with the cheapest routes per bucket, beside them the compression search; then the batch by
-// goodput with the plan so found, and the same again at that batch. Choosing routes per bucket by
-// the collective alone is greedy, as is the batch for one plan, so a single knob may win in
-// principle: then its plan is the result. Hence
+// A knob alone is the same search with the other three as in a baseline: the ring, 25 MiB, no
+// codec, the profiled batch with as many samples on every rank. An option of the caller takes the
+// place of the usual value (with --bucket-size, nobody gets 25 MiB), so that no seed breaks what
+// was asked for. The joint search tries every bucket size × limit on codecs with the cheapest
+// routes per bucket, beside them the compression search; then the batch by goodput with the plan so
+// found, and the same again at that batch. Choosing routes per bucket by the collective alone is
+// greedy, as is the batch for one plan, so a single knob may win in principle: then its plan is the
+// result. Hence
 //   seconds per useful sample (joint) ≤ seconds per useful sample (any knob alone),
 // without a tolerance. Where devices differ, that also holds for knobs other than the batch with
 // the profiled batch divided so that all finish together. Both hold as long as a plan of the knob
@@ -27,12 +27,12 @@
 // others occupy divides its resources more finely, and another choice looks best.
 //
 // Where that is more than half a percent from the bound of the step, and ranks are fewer than
-// kVeryManyRanks, the fastest forms of collectives alone join the candidates (step_forms.hpp), and
-// the search goes on from what was found, then with each family alone of which there is such a
-// form. They come last, as what is faster alone is not always faster among other buckets: so
-// nothing gets slower. What is said above of families alone is said of their schedules for steps:
-// a search that is limited to one family looks for that family's own forms, this one for the
-// fastest of all. The batch is not decided once more.
+// kVeryManyRanks, the fastest variants of collectives alone join the candidates (step_forms.hpp),
+// and the search resumes from what was found, then with each family alone of which there is such a
+// variant. They come last, as what is faster alone is not always faster among other buckets: so
+// nothing gets slower. The statements above about families alone hold for their schedules for
+// steps: a search that is limited to one family looks for that family's own variants, this one for
+// the fastest of all. The batch is not decided once more.
 //
 // Plans are made as drafts first, simulated in the order of what is expected of them, and left out
 // where they cannot be the best (search.hpp). Of those that are as fast as the fastest, within
@@ -40,10 +40,10 @@
 //
 // Where the caller may stop the search, it has good plans early. Sketches (Search::sketch) cost one
 // simulated step each: those of the schedules that are made soonest (hierarchical ones, where there
-// are tiers) come before forests are made, those of all schedules after that. What runs without a
-// planner is next, if that takes few transfers even when the search was stopped already: a search
-// that was stopped is not slower than that. Then each bucket size is simulated before the next is
-// drafted. These plans count where the search was stopped, and change nothing where it was not.
+// are tiers) come before forests are made, those of all schedules after that. Baselines are next;
+// those of few transfers even if the search was stopped already, so that a stopped search is not
+// slower than those. Then each bucket size is simulated before the next is drafted. These plans
+// count where the search was stopped, and change nothing where it was not.
 #pragma once
 
 #include <map>
@@ -86,7 +86,7 @@ struct JointResult {
   std::vector<SingleKnob> alone;
   std::vector<std::string> notes;  ///< about the batch
   bool was_stopped = false;        ///< by PlannerOptions::stop
-  bool is_near_bound = false;      ///< the search ended by PlannerOptions::enough_gap
+  bool is_near_bound = false;      ///< PlannerOptions::enough_gap ended the search
   bool was_quick = false;          ///< it ended because the rest was not worth the wait
   bool is_complete() const { return !was_stopped && !is_near_bound && !was_quick; }
 };
@@ -130,7 +130,7 @@ class JointSearch {
     int lightened = 0;
   };
 
-  /// For a search that may be stopped: what is found soonest, then what runs without a planner.
+  /// For a search that may be stopped: what is found soonest, then the baselines.
   std::vector<Search::Scored> first_plans(const plan::BatchPlan& batch);
   /// The best of `plans` and of sketches of every bucket size, in FP16 and in any codec, is added
   /// to them; those that may be the best by their bounds first.

@@ -35,9 +35,9 @@ class PartLoads {
 
   /// T in seconds for a byte of the buffer. `shares` has an entry for each part and sums to 1.
   double time(const std::vector<double>& shares) const;
-  /// Shares of the least T, all alike where that is an optimum; else, of several optima, one whose
+  /// Shares of the least T, all equal where that is an optimum; else, of several optima, one whose
   /// largest share is the smallest. None where the program is not solved, or in a build without a
-  /// solver where alike shares are no optimum.
+  /// solver where equal shares are no optimum.
   std::optional<std::vector<double>> best_shares() const;
 
  private:

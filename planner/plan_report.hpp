@@ -1,8 +1,8 @@
 // Why a plan is as it is: what each of its choices buys, and what others do without them.
 //
 // Every figure is a simulated step. A choice's gain is found by ablation: the plan with that one
-// choice put back to what it is without a planner, and all else kept. Gains do not add up: choices
-// lean on each other (a codec that the ring cannot carry needs the routes that can).
+// choice put back to the baseline's, and all else kept. Gains do not add up: choices lean on each
+// other (a codec that the ring cannot carry needs the routes that can).
 //
 // After the search large buckets may be divided more finely, and routes held to rates
 // (finished_plan.hpp): one more choice. A bucket that another choice leaves as it is stays divided
@@ -22,7 +22,7 @@
 
 namespace rackrail::planner {
 
-/// A step that the plan is held against.
+/// A step that the plan is compared with.
 struct Alternative {
   std::string name;
   std::string what;  ///< of what it consists, or what differs from the plan
@@ -34,11 +34,11 @@ struct Alternative {
 };
 
 struct PlanReport {
-  /// What runs without a planner, fastest first: NCCL-like ring and double binary tree (FP32, all
-  /// gradients in one message after backward), DDP-like ring (25 MiB, FP32 and FP16), parameter
-  /// server, FP16 everywhere with free routes and buckets. Those that the options exclude are
-  /// absent. All with the plan's batch, the same on every rank, whether or not it fits there; where
-  /// devices differ, `what` says how many samples that are.
+  /// Baselines, fastest first: NCCL-like ring and double binary tree (FP32, all gradients in one
+  /// message after backward), DDP-like ring (25 MiB, FP32 and FP16), parameter server, FP16
+  /// everywhere with free routes and buckets. Those that the options exclude are absent. All with
+  /// the plan's batch, the same on every rank, whether or not it fits there; where devices differ,
+  /// `what` says how many samples that are.
   std::vector<Alternative> baselines;
   /// Each knob alone (planner/joint_search.hpp), fastest first; where devices differ, `what` says
   /// how many samples a rank has.
@@ -94,9 +94,9 @@ struct Rival {
   Search::Scored scored;
 };
 
-/// What runs without a planner, of the families that `search` has: NCCL-like ring and tree,
-/// DDP-like in FP32 and FP16, parameter server. Absent are those that its options leave out; names
-/// of those that were not simulated before the search was stopped are added to `not_reached`.
+/// Baselines, of the families that `search` has: NCCL-like ring and tree, DDP-like in FP32 and
+/// FP16, parameter server. Absent are those that its options leave out; names of those that were
+/// not simulated before the search was stopped are added to `not_reached`.
 std::vector<Rival> usual_plans(Search& search, const plan::Workload& workload,
                                const plan::BatchPlan& batch, std::vector<std::string>& not_reached);
 

@@ -93,8 +93,8 @@ class Interruptible {
 plan::Plan make_plan(const topology::Topology& topology, const plan::Workload& workload,
                      plan::CostModel& cost_model, const PlannerOptions& options);
 
-/// What people run without a planner: ring all-reduce in rank order as listed, FP32, buckets of
-/// 25 MiB, the profiled batch.
+/// The naive baseline: ring all-reduce in rank order as listed, FP32, buckets of 25 MiB, the
+/// profiled batch.
 plan::Plan make_naive_plan(const topology::Topology& topology, const plan::Workload& workload,
                            plan::CostModel& cost_model, const PlannerOptions& options);
 

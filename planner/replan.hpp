@@ -10,14 +10,14 @@
 // the strongest that the plan's error budget allows (0 where it was made for exact sums), and the
 // fastest of these whole steps is kept. Schedules are looked for where they are found soonest, and
 // further as long as the step is a percent longer than before and than its lower bound: by their
-// closed forms, among the families that the plan uses and then among all, which take as long to be
-// made as steps to be simulated; where every bucket is touched, also in buckets of other sizes; and
-// by simulating each alone, against the new routes. Buckets of about one size get the same. What is
-// not touched stays, and so does the batch. A plan that was to have one family or one size of
-// buckets (plan::Plan::only_schedule, only_bucket_size) has them afterwards; where the family
-// cannot be made anew on the changed cluster, it only gets other routes. Schedules that a whole
-// search has beside families' own (step_forms.hpp) keep their shape on other routes, or give way to
-// those: looking for new ones takes longer than all of this.
+// closed-form bounds, among the families that the plan uses and then among all, which take as long
+// to be made as steps to be simulated; where every bucket is touched, also in buckets of other
+// sizes; and by simulating each alone, against the new routes. Buckets of about one size get the
+// same. What is not touched stays, and so does the batch. A plan that was to have one family or one
+// size of buckets (plan::Plan::only_schedule, only_bucket_size) has them afterwards; where the
+// family cannot be made anew on the changed cluster, it only gets other routes. Schedules that a
+// whole search has beside families' own (step_forms.hpp) keep their shape on other routes, or give
+// way to those: looking for new ones takes longer than all of this.
 #pragma once
 
 #include <cstdint>

@@ -9,9 +9,9 @@
 namespace rackrail::planner {
 
 enum class RouteRates : std::uint8_t {
-  /// Where no rank is a GPU: executors of gradients on GPUs do not hold to them
-  /// (runtime/device/device_program.hpp), and without them links are shared in other ways than the
-  /// plan's order counts on.
+  /// Where no rank is a GPU: executors of gradients on GPUs do not enforce them
+  /// (runtime/device/device_program.hpp), and without them links are shared differently from what
+  /// the plan's order assumes.
   kWhereKept,
   kAlways,
   kNever,

@@ -4,7 +4,7 @@
 // bound (step_bound.hpp) is above that: up to 31 ranks only such drafts are left out, which changes
 // no result (tests/integration/planner/pruning_test.cpp). From 32 ranks on collectives are left out
 // of which other sizes say that they are slower (candidates.hpp). From 96 ranks on a simulated step
-// takes seconds, and three more things are left out, which may be the best by as much as is said
+// takes seconds, and three more things are left out, which may be the best by as much as stated
 // here:
 //  - drafts that the timeline of compression_timeline.hpp expects to be slower by more than it may
 //    be off, kTimelineDeviation;
@@ -47,8 +47,8 @@ inline constexpr double kWorthwhile = 0.001;
 /// transfers (CostModel::followed_transfers): each takes ten seconds or gigabytes.
 inline constexpr std::uint64_t kMostTransfersOfStep = 3'000'000;
 
-/// The same of what is shown beside the plan only: a double tree over 16,384 ranks in buckets of 25
-/// MiB would take half as long as the search.
+/// The same of what is shown beside the plan only: a double tree over very many ranks would take a
+/// good part of the search's time.
 inline constexpr std::uint64_t kMostTransfersOfBaseline = 2'000'000;
 
 /// How far the timeline may be off for a choice of codecs

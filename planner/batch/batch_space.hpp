@@ -31,8 +31,8 @@ class BatchSpace {
 
   /// What was asked for, else the profiled batch on average, or less where memory has no room.
   plan::BatchPlan fixed() const;
-  /// The same number of samples on every rank, as a program without a planner has it: on average
-  /// those of `batch`, or less where the smallest memory has no room.
+  /// The same number of samples on every rank, as a baseline has it: on average those of `batch`,
+  /// or less where the smallest memory has no room.
   plan::BatchPlan even(const plan::BatchPlan& batch) const;
   /// Largest batch · base latency / current latency. The largest fits into memory in one pass; base
   /// and current are the smallest and the largest latency of a route from the first rank.

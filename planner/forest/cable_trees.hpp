@@ -1,15 +1,15 @@
-// Trees for an all-reduce along cables, whose sums and copies go the same ways.
+// Trees for an all-reduce along cables, whose sums and copies take the same paths.
 //
-// A tree that spans all ranks takes each of its cables once either way: sums go up and copies down,
-// wherever its root is. So trees that fill cables alike, N - 1 of them each, make the fastest
-// all-reduce, and what they reach is the least over all partitions of the ranks of the rate of the
+// A tree that spans all ranks uses each of its cables once in each direction: sums go up and copies
+// down, wherever its root is. So trees that fill all cables equally, N - 1 of them each, make the
+// fastest all-reduce. Their rate is the least, over all partitions of the ranks, of the rate of the
 // cables between parts over the number of parts less one (Tutte, "On the problem of decomposing a
 // graph into n connected factors", 1961; Nash-Williams, "Edge-disjoint spanning trees of finite
-// graphs", 1961): what no all-reduce exceeds, as all parts but one must send and get what is summed
-// up. On meshes and tori of which cables are lost or slow that is all there is to know; halves,
-// which leave the cables of a rank at the edge idle one way, are far from it.
+// graphs", 1961). No all-reduce exceeds that, as all parts but one must send and get what is summed
+// up. On meshes and tori with lost or slow cables that is the whole bound. A reduce-scatter and an
+// all-gather leave the cables of a rank at the edge idle in one direction, and are far from it.
 //
-// Search. Trees start as shortest ways from roots near the middle, each rank along its emptiest
+// Search. Trees start as shortest paths from roots near the middle, each rank along its emptiest
 // cable. Then a cable that a tree does without takes the place of the fullest one on the way around
 // that it closes, if it is emptier: a descent, in which a cable of a tree can be exchanged for
 // nearly any near it, so that what is left is a tree or two of some hundred on a cable. No tree

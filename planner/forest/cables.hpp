@@ -39,8 +39,8 @@ double least_fullness(std::span<const double> rates, double trees);
 /// Of what is that full: a part of it that rounding may make of the same.
 inline constexpr double kSameFullness = 1e-9;
 
-/// Whether ways lead from rank to rank over links, past nothing else. Shared resources
-/// (LinkKind::kShared) and what they join are no ways.
+/// Whether paths lead from rank to rank over links, past nothing else. Shared resources
+/// (LinkKind::kShared) and what they join are no paths.
 bool are_ranks_joined_directly(const topology::Topology& topology);
 
 /// None where ranks are not joined directly, or cables do not join all of them.

@@ -1,4 +1,4 @@
-// Which vertices of a cluster look alike.
+// Equivalence classes of a cluster's vertices, by colour refinement.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace rackrail::planner {
 
-/// Of each node a number that it shares with those that neither being a rank, nor rates
-/// of links, nor neighbours, nor neighbours' neighbours tell apart from it (Weisfeiler and Leman,
-/// "The reduction of a graph to canonical form", 1968). Nodes of different colours are different;
-/// those of one may still be.
+/// The class of each node, as a number. Nodes of one class cannot be told apart by being a rank, by
+/// rates of links, or by their neighbours' classes (Weisfeiler and Leman, "The reduction of a graph
+/// to canonical form", 1968). Nodes of different classes differ; nodes of one class may still
+/// differ.
 std::vector<std::size_t> colours(const topology::Topology& topology);
 
-/// Whether ranks have different colours: links that bind then meet others of other rates.
+/// Whether ranks are of different classes: links that bind then meet others of other rates.
 bool are_ranks_unlike(const topology::Topology& topology);
 
 }  // namespace rackrail::planner

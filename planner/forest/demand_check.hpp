@@ -4,7 +4,7 @@
 // roots(v) to every terminal v, each terminal can be sent as many units as there are trees (Edmonds
 // 1973 without switches; with switches that have as much capacity in as out, Bang-Jensen, Frank and
 // Jackson 1995). What falls short is measured, not only whether something does: taking g units off
-// one way through a switch, or off one arc, takes at most g from any cut, so that exactly the
+// one path through a switch, or off one arc, takes at most g from any cut, so that exactly the
 // deficit has to be given back.
 //
 // What flowed to a terminal that had enough is remembered where terminals are few, as little

@@ -29,7 +29,7 @@ struct TreeArc {
 
 struct Tree {
   Rank root;
-  std::int64_t units = 0;     ///< so many trees are alike
+  std::int64_t units = 0;     ///< so many trees are identical
   std::vector<TreeArc> arcs;  ///< parents before children, one for every rank but the root
   bool operator==(const Tree&) const = default;
 };
@@ -45,13 +45,13 @@ struct Forest {
 
 /// Between which pairs of ranks data goes through switches.
 enum class Pairs : std::uint8_t {
-  kEven,  ///< all that are alike, evenly
+  kEven,  ///< all pairs of a class, evenly
   /// As few as can be, each with more of its links to itself: pairs that meet at two links that
   /// bind, both with others, do not fill either in equal shares. Up to kMostRanksExactly ranks.
   kFew,
-  /// All that are alike, each with as much as it has when all that meet on links have equal shares
-  /// of them: where links are of unequal rates, all pairs then have something to send to the end.
-  /// It takes more trees than are needed otherwise.
+  /// All pairs of a class, each with as much as it has when all that meet on links have equal
+  /// shares of them: where links are of unequal rates, all pairs then have something to send to the
+  /// end. It takes more trees than are needed otherwise.
   kFairShares,
 };
 
@@ -78,10 +78,10 @@ Forest make_forest(const topology::Topology& topology, const ForestOptions& opti
 std::vector<std::string> problems_of(const Forest& forest, const topology::Topology& topology,
                                      bool reversed = false);
 
-/// How many trees start at the rank at which most do, those that are alike counted once.
+/// How many trees start at the rank at which most do, identical ones counted once.
 std::size_t most_trees_of_a_rank(const Forest& forest);
 
-/// Arcs on the longest way from a root.
+/// Arcs on the longest path from a root.
 std::size_t depth_of(const Tree& tree);
 std::size_t depth_of(const Forest& forest);
 

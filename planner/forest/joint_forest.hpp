@@ -21,7 +21,7 @@ void set_rate(AllReduceForests& forests, const topology::Topology& topology);
 
 /// A reduce-scatter and an all-gather of the best rates; then, if their rate is better, forests
 /// that share links between the two, few trees before many; the best last. Trees of the first are
-/// often shallower and more alike, so which is fastest has to be tried. Throws like make_forest.
+/// often shallower and more similar, so which is fastest has to be tried. Throws like make_forest.
 std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,
                                                 const ForestOptions& options = {});
 

@@ -1,4 +1,5 @@
-// Pairs of ranks that trees may have as neighbours, and the routes between them.
+// Candidate rank pairs, which trees may have as neighbours (a lane in names here), and their
+// routes.
 //
 // A pair is joined where one reaches the other past no third rank (ways.hpp). In networks of
 // switches that is nearly every pair, and trees that use all of them share each link among so many
@@ -32,7 +33,7 @@ class RankLanes {
   const std::vector<RankLane>& lanes() const { return lanes_; }
   const std::vector<topology::Route>& routes() const { return routes_; }
 
-  /// The fewest lanes in a row from a root to each rank, or back; kFar where there are none.
+  /// The fewest pairs in a row from a root to each rank, or back; kFar where there are none.
   const std::vector<std::uint32_t>& distances(std::uint32_t root, bool back);
   /// Ranks from which no other is further, either way, than so many times what the most central
   /// rank has it; none where ranks do not reach each other.
@@ -54,7 +55,7 @@ class RankLanes {
   std::uint32_t hosts_ = 0;
   std::vector<RankLane> lanes_;
   std::vector<std::uint32_t> lane_of_;               // by the two ranks
-  std::vector<std::vector<std::uint32_t>> next_[2];  // by rank; against the lanes in the second
+  std::vector<std::vector<std::uint32_t>> next_[2];  // by rank; the second in reverse direction
   std::vector<std::vector<std::uint32_t>> distances_[2];  // by root, where they were asked for
 };
 

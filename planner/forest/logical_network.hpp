@@ -2,8 +2,8 @@
 //
 // Model. Vertices are those of a topology: terminals, which every tree reaches, and switches, which
 // only pass on what they receive. `roots` says how many trees start at each terminal. An arc's
-// capacity is the number of trees that may use it. Every unit of capacity stands for a way through
-// the topology: at first a single link, and after switches were removed (split) a path of links.
+// capacity is the number of trees that may use it. Every unit of capacity stands for a path through
+// the topology: at first a single link, and after edge splitting a path of links.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ class LogicalNetwork {
 
   /// A link as an arc. `from` and `to` differ and units are positive.
   void add_link(Vertex from, Vertex to, std::int64_t units, LinkId link);
-  /// Takes units off an arc, at most what it has, and says which ways they took.
+  /// Takes units off an arc, at most what it has, and reports which paths they took.
   std::vector<Strand> take(Vertex from, Vertex to, std::int64_t units);
   /// The reverse of take().
   void give_back(Vertex from, Vertex to, Strand strand) { add(from, to, strand); }

@@ -78,7 +78,8 @@ std::vector<Bandwidth> proportional_rates(const std::vector<Move>& moves,
 
 /// All moves of all pieces in the order of their starts; a move comes after its predecessors of the
 /// same piece. In all pieces together a unit of weight is `bytes`; with 0, nothing has a latency.
-/// `rates` are the moves' own, which links need not share then; none: lanes share links evenly.
+/// `rates` are the moves' own, which links need not share then; none: rank pairs share links
+/// evenly.
 std::vector<Turn> paced(const std::vector<Move>& moves, const Cuts& cuts,
                         const topology::Topology& topology, double bytes = 0,
                         const std::vector<Bandwidth>& rates = {});

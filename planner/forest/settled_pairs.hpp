@@ -1,16 +1,17 @@
-// Trees for all-reduce among many ranks: pairs that settle where they are cheapest.
+// Trees for all-reduce among many ranks, by multiplicative-weights tree packing.
 //
 // Model. A pair is a tree that sums at a root and one that broadcasts from there, as in
-// priced_packing.hpp, but the pairs are so many from the start, and each has as much of the data. A
-// link that carries the share s of what it could at the bound costs what one more tree adds to
+// priced_packing.hpp, but their number is fixed from the start, and each has an equal share of the
+// data. A link that carries the share s of what it could at the bound costs what one more tree adds
+// to
 //   Σ_l exp(steepness · s_l),
 // which with steepness is ever more nearly the fullest link. In turn each pair is taken out and put
-// back along the cheapest trees (arborescence.hpp) over ways past no third rank (ways.hpp). So the
+// back along the cheapest trees (arborescence.hpp) over paths past no third rank (ways.hpp). So the
 // sum falls with every move, and where no pair can move any more, all of them are nearly cheapest
 // at the same prices, which is what makes a packing of trees optimal (Plotkin, Shmoys and Tardos,
-// "Fast Approximation Algorithms for Fractional Packing and Covering Problems", 1995). What is left
-// is a percent or so where links that bind carry some fifty trees; no program over all links and
-// cuts is solved, so that ranks may be many: O(pairs · ranks · arcs) for each round of moves.
+// "Fast Approximation Algorithms for Fractional Packing and Covering Problems", 1995). Error: about
+// a percent where links that bind carry some fifty trees. No program over all links and cuts is
+// solved, so that ranks may be many: O(pairs · ranks · arcs) for each round of moves.
 //
 // Ranks are then given parents that are nearer to the root, where that costs no more than using a
 // link that is not quite full: trees are shallow, and links that need not be full are spared.

@@ -2,13 +2,13 @@
 //
 // Model. As in priced_packing.hpp, but trees pass switches that reduce or multicast (switch_ways),
 // and ranks where that is cheaper: a pair is a tree that sums at a root and one that spreads the
-// sum from there, and y_p bytes per second take pair p, Σ_p load(p, e) · y_p ≤ b_e on every link.
-// A device that adds what comes to it is such a resource too. The optimum over cuts
+// sum from there, and y_p bytes per second take pair p, Σ_p load(p, e) · y_p ≤ b_e on every link. A
+// device that adds what it receives is such a resource too. The optimum over cuts
 // (topology::joint_allreduce_bound) is no less than Σ y_p, and may be more: a cut does not see that
 // a switch which has a part of the data only cannot pass on more than that. Cheapest trees that may
 // pass switches are Steiner trees (steiner_tree.hpp), exact where switches are few.
 //
-// What is found is few trees of unlike shares: those that carry least are left out as long as that
+// The result is few trees of unequal shares: those that carry least are left out as long as that
 // costs next to nothing.
 #pragma once
 
@@ -39,11 +39,9 @@ struct SwitchPacking {
 inline constexpr std::size_t kMostRanksOfSwitchTrees = 64;
 inline constexpr std::size_t kMostLinksOfSwitchTrees = 4096;
 
-/// Looked for until nearly so many bytes per second are reached (99.8 %; 99 % where that takes very
-/// many pairs), which the bound says are possible at most, nothing better was found for long, or a
-/// limit of work is reached. None above kMostRanksOfSwitchTrees ranks or kMostLinksOfSwitchTrees
-/// links, where ranks do not reach each other, or the
-/// build has no solver.
+/// The search ends near the bound (99.8 %; 99 % where that takes very many pairs), when nothing
+/// better was found for long, or at a limit of work. None above kMostRanksOfSwitchTrees ranks or
+/// kMostLinksOfSwitchTrees links, where ranks do not reach each other, or the build has no solver.
 std::optional<SwitchPacking> pack_switch_trees(const topology::Topology& topology,
                                                Bandwidth enough);
 

@@ -1,15 +1,15 @@
 // Replaces switches by direct arcs between terminals, so that as many trees fit as before.
 //
 // A switch cannot copy, so each unit that enters it leaves it once: what it does is a table of how
-// many units go from each input to each output ("edge splitting"). Two ways to find the table:
+// many units go from each input to each output ("edge splitting"). Two methods find the table:
 //
 //  - exactly: pair by pair, as many units as leave Edmonds' condition true. Possible for switches
 //    with as much capacity in as out (Bang-Jensen, Frank, Jackson 1995; Zhao et al., "ForestColl",
-//    arXiv 2402.06787). Ways through a switch × terminals max-flows: for tens of ranks. Pairs that
+//    arXiv 2402.06787). Paths through a switch × terminals max-flows: for tens of ranks. Pairs that
 //    get all they can leave few to talk to, and trees become paths; so each is first given what is
 //    its share, where few pairs are not what is wanted.
-//  - by a guess: evenly, over pairs that look useful, all switches that look alike at once. A guess
-//    needs no proof here: trees that are packed afterwards, all of them, are the proof.
+//  - by a guess: evenly, over pairs that look useful, all switches of an equivalence class at once.
+//    A guess needs no proof here: the trees that are packed afterwards are the proof.
 #pragma once
 
 #include "planner/forest/logical_network.hpp"

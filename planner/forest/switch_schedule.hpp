@@ -2,8 +2,8 @@
 // there, round by round.
 //
 // All pairs go on side by side. Where they meet on links, even shares would hold up those with more
-// to send; so operations may have rates in proportion to what they carry (pacing.hpp), but for the
-// last rounds, when links are empty anyway.
+// to send; so operations may have rates in proportion to what they carry (pacing.hpp), except in
+// the last rounds, when links are empty anyway.
 #pragma once
 
 #include <cstddef>

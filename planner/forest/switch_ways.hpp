@@ -1,7 +1,7 @@
-// Ways between ranks and switches that multicast, or reduce, over switches that do not.
+// Paths between ranks and switches that multicast, or reduce, over switches that do not.
 //
 // Vertices are the ranks, in their order, and behind them the switches that are able. A tree over
-// such ways from a rank is what ranks and switches pass on and copy, or, `reversed`, what they add
+// such paths from a rank is what ranks and switches pass on and copy, or, `reversed`, what they add
 // and pass on, seen from where the sum ends.
 #pragma once
 
@@ -28,7 +28,7 @@ class SwitchWays {
   NodeId near(LinkId link) const;
   NodeId far(LinkId link) const;
 
-  /// Afterwards arcs() are the cheapest ways at these prices of links, which are not negative.
+  /// Afterwards arcs() are the cheapest paths at these prices of links, which are not negative.
   void find(const std::vector<double>& prices);
   const std::vector<PricedArc>& arcs() const { return arcs_; }
   /// Links of an arc, away from the root.

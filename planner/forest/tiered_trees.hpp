@@ -1,9 +1,9 @@
 // Cheapest trees of two tiers: between hosts, and within each from the rank that has it first.
 //
 // Model. A host is entered once. Within it data goes from there straight to all its ranks, or over
-// one of them to the others; between hosts it takes the cheapest way between any of their ranks.
+// one of them to the others; between hosts it takes the cheapest path between any of their ranks.
 // What a host costs depends only on where it is entered, so the tree between hosts is a cheapest
-// arborescence (arborescence.hpp) whose arcs cost their way and the host behind it. Such trees are
+// arborescence (arborescence.hpp) whose arcs cost their path and the host behind it. Such trees are
 // a few arcs deep, and what ranks of a host send each other is even where there are many of them.
 #pragma once
 
@@ -29,7 +29,7 @@ class TieredTrees {
   bool has_tiers() const { return hosts_.size() < host_of_.size(); }
 
   /// The arcs of a tree from the root, as indices into `ways`, parents before children. None where
-  /// ways are missing: there should be one from every rank of a host to its others.
+  /// paths are missing: there should be one from every rank of a host to its others.
   std::optional<std::vector<std::uint32_t>> cheapest(std::uint32_t root,
                                                      const std::vector<PricedArc>& ways) const;
 

@@ -1,10 +1,10 @@
 // Few trees per rank, of unequal shares of its data.
 //
-// Equal shares are whole numbers of units, and a few units do not divide all links well: on the
-// cube mesh of DGX-1 two trees leave a fifteenth unused. Given the trees of some forests, a linear
-// program finds the shares at which the fullest link has least to carry; then the thinnest tree of
-// every rank that has too many is left out, and the program solved again, until none has. Shares of
-// a vertex of the program are few to begin with: as many as it has ranks and full links.
+// Equal shares are whole numbers of units, and a few units do not divide all links well. Given the
+// trees of some forests, a linear program finds the shares at which the fullest link has least to
+// carry; then the thinnest tree of every rank that has too many is left out, and the program solved
+// again, until none has. Shares of a vertex of the program are few to begin with: as many as it has
+// ranks and full links.
 #pragma once
 
 #include <cstddef>

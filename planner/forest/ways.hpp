@@ -1,4 +1,4 @@
-// Cheapest ways between ranks at prices of links, over switches but past no other rank.
+// Cheapest paths between ranks at prices of links, over switches but past no other rank.
 #pragma once
 
 #include <cstdint>
@@ -25,16 +25,16 @@ class RankWays {
         routes_(routes),
         routes_of_(topology.rank_count() * topology.rank_count()) {}
 
-  /// Afterwards arcs() are one way for each pair of ranks of which one reaches the other past no
-  /// third. Prices, by link and where there are lanes by lane behind them, are not negative.
+  /// Afterwards arcs() are one path for each pair of ranks of which one reaches the other past no
+  /// third. Prices, by link and after make_lanes() by rank pair behind them, are not negative.
   void find(const std::vector<double>& prices);
 
-  /// From now on only ways from some ranks to some others are found: those set at from · ranks +
+  /// From now on only paths from some ranks to some others are found: those set at from · ranks +
   /// to.
   void find_only(std::vector<bool> pairs) { only_ = std::move(pairs); }
 
-  /// Every pair of ranks that a way joins now is a lane from now on, which has a price of its own.
-  /// The rates that lanes have when all send at once over these ways.
+  /// Makes a candidate (a lane) of every pair of ranks that a path joins now, with a price of its
+  /// own. Returns the rates that these pairs have when all send at once over these paths.
   std::vector<Bandwidth> make_lanes();
   /// The number of the lane that a route belongs to.
   std::optional<std::size_t> lane_of(std::uint32_t route) const;

@@ -1,12 +1,12 @@
 // Few wide trees from every rank, one after the other in what those before have left of the links.
 //
-// A rank's trees may go along ways of very unlike widths. Forests of equal units pass all of them
-// by trees that change between them, of which none is the way itself. Here the widest tree comes
-// first: from its root it grows along the widest way, past switches, to a rank that it does not
-// have yet (as Prim's algorithm does; each use of a link leaves the next as much less of it); then
-// it takes what its narrowest link allows, and the next tree begins. Between two ranks that is a
-// flow's decomposition into paths by the widest (Ahuja, Magnanti and Orlin, "Network Flows",
-// 1993, 3.5). The trees are no forest of the best rate, but columns for a program that finds shares
+// A rank's trees may take paths of very different widths. Forests of equal units use all of them by
+// trees that change between them, of which none is a single path. Here the widest tree comes first:
+// from its root it grows along the widest path, past switches, to a rank that it does not have yet
+// (as Prim's algorithm does; each use of a link leaves the next as much less of it); then it takes
+// what its narrowest link allows, and the next tree begins. Between two ranks that is a flow's
+// decomposition into paths by the widest (Ahuja, Magnanti and Orlin, "Network Flows", 1993, 3.5).
+// The trees are no forest of the best rate, but columns for a program that finds shares
 // (unequal_trees.hpp).
 #pragma once
 

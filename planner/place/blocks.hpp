@@ -3,13 +3,13 @@
 // Model. Every host is a block. Blocks that share a neighbour (a ToR, a set of rail switches, a
 // plane of spines) form a larger block together with the switches that they share, and so on until
 // one block is left: hosts, racks, pods, cluster, found from the graph and not from names. Two
-// blocks in the same larger one are twins when they are built alike, vertex by vertex, and joined
-// to the same vertices outside by the same links. Exchanging twins maps the cluster onto itself, so
-// a choice of hosts has the same value when what is taken of two twins is exchanged. Of such
-// choices one is enumerated: of twins, the earlier takes at least as many hosts as the later.
+// blocks in the same larger one are twins when they are built identically, vertex by vertex, and
+// joined to the same vertices outside by the same links. Exchanging twins maps the cluster onto
+// itself, so a choice of hosts has the same value when what is taken of two twins is exchanged. Of
+// such choices one is enumerated: of twins, the earlier takes at least as many hosts as the later.
 //
-// Blocks that are alike in another order of their vertices are not recognised as twins; then more
-// is enumerated than necessary, and nothing is missed.
+// Blocks that are identical in another order of their vertices are not recognised as twins; then
+// more is enumerated than necessary, and nothing is missed.
 #pragma once
 
 #include <cstddef>

@@ -12,10 +12,10 @@
 // Along a ring the sum of a range starts next to its owner and goes once around; along a path it
 // comes from both ends, and the first link carries all ranges but its own rank's, as it must.
 //
-// Where dimensions are unlike, parts of unequal weights load all links alike (grid_shares.hpp), but
+// Where dimensions differ, parts of unequal weights load all links equally (grid_shares.hpp), but
 // then they do not change dimensions together. So what a rank passes on along its next dimension
 // may go in blocks: what it has had from the beginning at once, then what came first, then ever
-// more (gathering; when scattering the other way round). Messages are as many times more.
+// more (gathering; the reverse when scattering). Messages are as many times more.
 //
 // A phase along a dimension of n makes N·(n − 1) transfers for each part and block, however much
 // each of them moves.

@@ -1,5 +1,5 @@
-// All-reduces along rings of groups of which members have unlike rates (bypass_trees.hpp): a slow
-// adapter in some hosts, on rails that do not meet or do.
+// All-reduces along rings of groups of which members have different rates (bypass_trees.hpp): a
+// slow adapter in some hosts, on rails that do not meet or do.
 //
 // The pieces are summed along such trees, and then copied along others, which are the mirror images
 // of trees for the ring the other way round: messages go the same way then as before, to the same
@@ -28,7 +28,7 @@ namespace rackrail::planner {
 /// no member of a line is slower than another, or a group does not reach the next one. The fewest
 /// pieces are about 8·n·(n − 1) transfers on n ranks: by the limits of collective_forms.cpp there
 /// are none from 96 ranks on but in searches of one size, in which they may be as many as a plan
-/// can have. Never any on more than 512. The request's topology and router must outlive them.
+/// can have. Never any on more than 512 ranks. The request's topology and router must outlive them.
 std::vector<CollectiveForm> bypass_ring_forms(const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

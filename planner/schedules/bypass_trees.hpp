@@ -1,9 +1,9 @@
 // Sums over groups of ranks (hosts) along a ring of them, past members that have slow links.
 //
-// Model. The members l of all groups are line l, as in group_rings.hpp. Every group but a piece's
-// root sends it once, so whatever ways pieces take, in a time T group i sends 1 − w_i of the
-// buffer, where w_i is the share of the pieces whose root it is. With C_i the rates of its members
-// together,
+// Model. Members l of all groups form rail l (a line, as in group_rings.hpp). Every group but a
+// piece's root sends it once, so whatever paths pieces take, in a time T group i sends 1 − w_i of
+// the buffer, where w_i is the share of the pieces whose root it is. With C_i the rates of its
+// members together,
 //   T = (k − 1) / Σ C_i   and   w_i = 1 − C_i·T
 // have all links of all k groups full for all of the time; where some w_i would be negative, it is
 // 0, and T is what the others need. Pieces that leave a group by any line that has room are not
@@ -19,19 +19,15 @@
 // piece that has the longest way before it, rather one that came by the link's line. In the
 // beginning those wait that have the first hop of their way here, as many as the root before this
 // group has, and what arrives is as much behind them as they take. So where slow members are alone,
-// with whole groups before and behind them, no link is idle although groups are of unlike rates,
-// all end at about the same time, and nothing is urgent: a message may be late by w_i/(1 − w_i) of
-// the time, and what changes its line waits for its way inside the group. As found by events, 12
-// groups of 4 lines with one member of 12 among those of 25 take 1.014·T with 8 pieces and 1.004·T
-// with 32.
+// with whole groups before and behind them, no link is idle although rates of groups differ, all
+// end at about the same time, and nothing is urgent: a message may be late by w_i/(1 − w_i) of the
+// time, and what changes its line waits for its way inside the group.
 //
-// Where slow groups are side by side, a hop can end at the second one and another pass it by: it
-// begins what passed it by when all that others sent to it past those before is there, so it may
-// wait, and links with it. Two such groups, slow on one line or on two, take 1.018·T and 1.004·T,
-// four 1.018·T and 1.005·T. Links are idle about a group that is slow on all lines while others
-// are not: w_i is large, and what has its root there cannot take the hops past it. With 13.5 of 25
-// on all lines of one of 12 groups it is 1.4·T, with 10 1.9·T. Where every second group is slow so,
-// these are the roots of all, and it is 1.034·T with 8 pieces and 1.010·T with 32.
+// Where slow groups are side by side, a hop can end at the second one and another pass it by. What
+// was passed by begins once all that others sent to it past earlier groups is there, so it may
+// wait, and links with it. Near a group that is slow on all lines links stay idle: w_i is large,
+// and what has its root there cannot take the hops past it. The time over T by number of pieces:
+// results/planner-notes.md, section 'Slow NICs on rails'.
 #pragma once
 
 #include <cstddef>

@@ -1,16 +1,16 @@
 // All-reduce over racks of hosts of which some lines are narrow between racks (rails with a lost
 // cable): what a rack has summed up on such a line crosses on another one.
 //
-// Model. The members l of all hosts are line l, as in group_rings.hpp. A chunk is summed in each
-// host at its member of the chunk's line, in each rack at that of one host, and across racks in one
-// of them; the result goes back the same way. With h hosts in each of k racks an adapter carries
-// (h − 1)/h and (k − 1)/(h·k) of its line each way twice, an uplink the latter for each of the
-// hosts. Where a line's uplinks are narrow, less of it can cross than its adapters sum up within
-// the racks: were its share of the buffer as small as that, they would idle, and those of the other
-// lines carry more (1.08 times as long with one cable of 16 lost). So some of its chunks cross on
-// other lines' adapters. In the host that has the rack's sum it goes on to the member of that line,
-// and the result comes back from there: two more arcs inside a host, whose links are wide. The
-// shares of lines, and of the ways that each takes, are a linear program (part_loads.hpp).
+// Model. Members l of all hosts form rail l (a line, as in group_rings.hpp). A chunk is summed in
+// each host at its member of the chunk's line, in each rack at that of one host, and across racks
+// in one of them; the result goes back the same way. With h hosts in each of k racks an adapter
+// carries (h − 1)/h and (k − 1)/(h·k) of its line each way twice, an uplink the latter for each of
+// the hosts. Where a line's uplinks are narrow, less of it can cross than its adapters sum up
+// within the racks: were its share of the buffer as small as that, they would idle, and those of
+// the other lines carry more. So some of its chunks cross on other lines' adapters. In the host
+// that has the rack's sum it goes on to the member of that line, and the result comes back from
+// there: two more arcs inside a host, whose links are wide. The shares of lines, and of the paths
+// that each takes, are a linear program (part_loads.hpp).
 //
 // The buffer goes in rounds that grow and shrink again (nested_groups.hpp), and copies take their
 // turns some rounds behind sums. In each round a chunk takes the way that lacks most of its share.

@@ -1,18 +1,18 @@
 // All-gather by greedy matching on the time-expanded network, and its reverse.
 //
-// At each moment at which a link becomes free or a chunk arrives, every idle way into a rank is
-// matched with a chunk that the rank still lacks and the way's source holds; ways that deliver
+// At each moment at which a link becomes free or a chunk arrives, every idle path into a rank is
+// matched with a chunk that the rank still lacks and the path's source holds; paths that deliver
 // earliest go first, and of the chunks the one that fewest ranks hold (after Won et al., "TACOS:
-// Topology-Aware Collective Algorithm Synthesizer", arXiv 2304.05301). A way is a direct link
+// Topology-Aware Collective Algorithm Synthesizer", arXiv 2304.05301). A path is a direct link
 // between ranks or a route through switches, which counts as one hop that occupies each of its
 // links for the chunk's bytes over the link's rate. Between groups of near ranks a chunk is fetched
 // only when no rank of the group has or awaits it: its neighbours then get it over faster links.
 //
 // Ties are broken around the near order of ranks and, in further attempts, by seeded hashes; the
 // attempt that ends first is taken, so the same topology always gives the same schedule. The
-// reduce-scatter is the all-gather backwards. A transfer also waits for what should have arrived
-// at its sender before it starts: this keeps sends that share a link in the planned order without
-// a clock. With W words of 64 ways, O(n² · c) moments at each of which O(W) words and the ways that
+// reduce-scatter is the all-gather backwards. A transfer also waits for what should have arrived at
+// its sender before it starts: this keeps sends that share a link in the planned order without a
+// clock. With W words of 64 paths, O(n² · c) moments at each of which O(W) words and the paths that
 // became possible are looked at, each in O(links + n · c / 64) if it brings nothing.
 #include <algorithm>
 #include <bit>

@@ -42,7 +42,7 @@ struct TreeOrder {
 };
 
 /// Those of an all-reduce that have a share; they sum to 1. `are_all_round`: whether trees whose
-/// last dimension is a ring have roots at all of its places, which loads all of its links alike.
+/// last dimension is a ring have roots at all of its places, which loads all of its links equally.
 std::vector<TreeOrder> tree_orders(const RankGrid& grid, const topology::Topology& topology,
                                    bool are_all_round);
 

@@ -2,14 +2,14 @@
 // links: what halves do not reach where there are paths.
 //
 // The sums of a tree go along all lines of one dimension to the place of its root, then along the
-// lines of the next one there, and so on; its copies go the same ways back. So in its first
+// lines of the next one there, and so on; its copies go the same paths back. So in its first
 // dimension either a sum or a copy goes over each link of a path, whatever the root, and in the
 // later ones so little that with roots at all places, and trees that begin in each dimension, all
 // links of an a × a grid are busy for (a + 1)/2a of the buffer: the least for 2(N − 1) moves of
-// each element over 4a(a − 1) links. Reduce-scatter and all-gather one after the other take
-// 1 − 1/N: the links of a corner are idle one way in each of them.
+// each element over 4a(a − 1) links. Reduce-scatter and all-gather one after the other take 1 −
+// 1/N: the links of a corner are idle one way in each of them.
 //
-// Dimensions that are unlike have trees of unequal shares (grid_shares.hpp), which reach what
+// Dimensions that differ have trees of unequal shares (grid_shares.hpp), which reach what
 // partitions of the grid into lines and layers allow. In its last dimension a tree is one line. On
 // a path either a sum or a copy goes over each link of it, so one root in the middle does; on a
 // ring one link is left out, and only with roots at all places they are as busy. N ranks whose last

@@ -27,7 +27,7 @@ std::size_t exchange_lines(const std::vector<topology::RankGroup>& groups);
 std::size_t exchange_transfers_per_line(const std::vector<topology::RankGroup>& groups);
 
 /// `weights` are those of chunks, line by line and in each by the owning group, a chunk of weight 0
-/// is left out; none: all alike. Precondition: `rounds` is at least 1.
+/// is left out; none: all equal. Precondition: `rounds` is at least 1.
 plan::TransferGraph make_group_exchange(const ScheduleRequest& request,
                                         const std::vector<std::uint32_t>& weights = {},
                                         std::size_t rounds = 1);

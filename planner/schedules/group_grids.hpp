@@ -39,7 +39,7 @@ std::vector<GridSides> group_grid_sides(const topology::Topology& topology);
 /// whose inner rings are half as long (rounded up) or shorter.
 std::vector<GridSides> two_sides(const topology::Topology& topology);
 
-/// What each line carries in so many pieces; even lanes where none are given (line_lanes.hpp).
+/// What each line carries in so many pieces; equal loads where none are given (line_lanes.hpp).
 /// Preconditions: refuse_group_rings() refuses nothing, codecs lose nothing, at least one piece.
 /// Throws PlanError as lanes_for() does.
 plan::TransferGraph make_group_grid(plan::Collective what, const ScheduleRequest& request,
@@ -51,8 +51,8 @@ std::size_t group_grid_transfers(plan::Collective what, const topology::Topology
                                  const GridSides& sides, std::size_t pieces,
                                  const LineLanes& lanes = {});
 
-/// In ever more pieces, for one size alone, along uneven lanes, if there are any, then along even
-/// ones; none where they are refused. The request's topology and router must outlive them.
+/// In ever more pieces, for one size alone, with uneven loads of lines, if there are any, then with
+/// even ones; none where they are refused. The request's topology and router must outlive them.
 std::vector<CollectiveForm> group_grid_forms(plan::Collective what, const ScheduleRequest& request);
 
 }  // namespace rackrail::planner

@@ -1,4 +1,5 @@
-// The forms of group_rings.hpp: what rings in many pieces are like is known before they are made.
+// The variants of group_rings.hpp: properties of rings in many pieces are known before they are
+// made.
 #include <algorithm>
 #include <cstdint>
 #include <utility>

@@ -10,7 +10,7 @@
 // the same bits: what it sends of the chunk afterwards waits for that. Without one it does not,
 // unless there were very many to be waited for.
 //
-// Chunks are alike; where links are not, a second choice has chunks of the sizes that load links
+// Chunks are equal; where links are not, a second choice has chunks of the sizes that load links
 // most evenly (planner/part_loads.hpp): a host with slow adapters owns little or nothing. In rounds
 // that fills the links of hosts of two kinds or sizes: those of which the others wait send what
 // they have once, and receive the sum once.

@@ -24,8 +24,8 @@
 // little faster than what is across, is ahead by it; and they shrink, as copies inside begin with
 // the next chunk when those of the one before are all made.
 //
-// Before all of these, where links are unlike and the bound has more than such trees, those that
-// switch_packing.hpp packs are tried; switch_schedule.hpp sends along them.
+// Before all of these, where links are heterogeneous and the bound allows more than such trees,
+// those that switch_packing.hpp packs are tried; switch_schedule.hpp sends along them.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -2,13 +2,12 @@
 // rings (group_grids.hpp), where lines are not equally fast.
 //
 // Every rank owns as much of the buffer. If each line carried what its own members have, all would
-// wait for the slowest one: with one adapter of 12 instead of 25 for twice as long. So a line
-// carries in proportion to its rate (uneven_lanes() of group_rings.hpp), and what is more than that
-// its members lend to others: a lane is a part of what the members of one line own that a line
-// carries. With k groups lines then take (1 − 1/k) of the buffer over the sum of the rates, which
-// is what a group with a slow adapter on each slow line needs at least to take in all that it has
-// not. What members copy inside groups is not looked at: one whose adapter has more than what it
-// can copy to all others at once holds up the rest.
+// wait for the slowest one. So a line carries in proportion to its rate (uneven_lanes() of
+// group_rings.hpp), and the data above that is lent to other lines. A lane is the part of one
+// line's data that a line carries. With k groups lines then take (1 − 1/k) of the buffer over the
+// sum of the rates. A group with a slow adapter on each slow line needs at least that to receive
+// all that it lacks. Copies inside groups are not modelled: a member whose adapter receives more
+// than it can copy to all others at once holds up the rest.
 //
 // Loads are whole units, what is left of rounding down goes where it makes the least load for a
 // rate: so the largest load for a rate is the least that units allow.
@@ -33,7 +32,7 @@ struct LineLane {
 /// By line that carries them, in the order in which they set out.
 using LineLanes = std::vector<std::vector<LineLane>>;
 
-/// What a rank owns for each of its lines, where lanes are uneven.
+/// What a rank owns for each of its lines, where lines carry uneven loads.
 inline constexpr std::uint32_t kLaneUnits = 1024;
 
 /// Each line carries what its own members have.
@@ -49,7 +48,7 @@ LineLanes lanes_for(plan::Collective what, std::size_t lines, const LineLanes& l
 /// Lines carry as much, and own all of it.
 LineLanes without_lent(const LineLanes& lanes);
 
-/// What a line carries of each group's data as chunks, cut where its lanes end and where parts do.
+/// What a line carries of each group's data as chunks, cut where owners change and where parts end.
 struct LaneChunks {
   std::vector<std::uint32_t> weights;     ///< by chunk
   std::vector<std::size_t> owners;        ///< by chunk: lines

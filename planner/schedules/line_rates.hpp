@@ -24,8 +24,8 @@ enum class LinesOverRanks : std::uint8_t {
   kUsed,     ///< they share the helper's links with its own line
 };
 
-/// Of each group's member both ways, to and from the group that it reaches best, while all lines
-/// between two groups send. Where several lines share a link, each has an equal part of it.
+/// Of each group's member in both directions, to and from the group that it reaches best, while all
+/// lines between two groups send. Where several lines share a link, each has an equal part of it.
 LineRates line_rates(const topology::Topology& topology, topology::Router& router,
                      std::span<const topology::RankGroup> groups, std::size_t lines,
                      LinesOverRanks over_ranks);

@@ -1,8 +1,8 @@
 // Trees on meshes: ranks that are linked to one another and form no even grid, as of a torus that
 // has lost a cable or has a slow one. All-gathers and reduce-scatters go along trees from every
 // rank (gathering_trees.hpp), all-reduces along trees whose sums and copies take the same cables
-// (cable_trees.hpp): few of them, and of a large buffer alone so many that all cables are as full
-// but for one part in some hundred.
+// (cable_trees.hpp): few of them, and of a large buffer alone so many that all cables are equally
+// full, within a percent or so.
 #include <algorithm>
 #include <cmath>
 #include <memory>

@@ -1,5 +1,5 @@
-// An all-reduce along trees of links between ranks, whose sums go to a root by the ways that its
-// copies come back.
+// An all-reduce along trees of links between ranks, whose sums go to a root along the paths on
+// which copies come back.
 //
 // Each tree has a part of the buffer, in pieces that take turns on the links (pacing.hpp). Near the
 // root, where few arcs are and everything passes, a piece may go in smaller messages: what comes in
@@ -39,8 +39,8 @@ struct PairedTree {
   std::uint32_t weight = 1;   ///< of such a message, in any unit
 };
 
-/// Of a graph of such trees that is looked at for one size alone, and not stored. On 32 x 32 it
-/// takes 6 GB.
+/// Of a graph of such trees that is tried for one size alone, and not stored (about 6 GB of
+/// memory).
 inline constexpr std::uint64_t kMostTransfersOfTrees = std::uint64_t{1} << 24U;
 
 class PairedTrees {

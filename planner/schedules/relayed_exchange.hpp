@@ -1,16 +1,15 @@
 // All-reduce between two groups of ranks (hosts) of which some members have a slow way to the other
 // group, or none (a dead adapter).
 //
-// Model. Members l of both groups are line l, as in group_rings.hpp; a part of the buffer is summed
-// at member l of each group, across at one of the two, and goes back the same way. So each member
-// adds up its share of the buffer. Where the pair of members is slow, a pair of another line can
-// carry what both have summed: it goes on inside its group to the member of that line, which adds
-// what it has itself, across, and on inside the other group to its member l, where the other
-// group's members have sent what they have. Such a part crosses as many links inside groups and
-// between them as any other (15 for each half of an all-reduce of 16 ranks), so the members with
-// slow ways do their part of the additions, which would otherwise be left to the others: their
-// links inside groups would bind (1.07 times as long with one adapter of 16 dead). The shares of
-// lines, and of the ways that each takes, are a linear program (part_loads.hpp).
+// Model. Members l of both groups form rail l (a line, as in group_rings.hpp); a part of the buffer
+// is summed at member l of each group, across at one of the two, and goes back the same way. So
+// each member adds up its share of the buffer. Where the pair of members is slow, a pair of another
+// line can carry what both have summed: it goes on inside its group to the member of that line,
+// which adds what it has itself, across, and on inside the other group to its member l, where the
+// other group's members have sent what they have. Such a part crosses as many links inside groups
+// and between them as any other (15 for each half of an all-reduce of 16 ranks), so the members
+// with slow paths do their part of the additions. Else the others' links inside groups would bind.
+// The shares of lines, and of the paths that each takes, are a linear program (part_loads.hpp).
 //
 // Parts are in pieces of which one follows the other along these four or six hops. The copies of a
 // piece take their turns some pieces behind its sums: links inside groups, which both cross, are

@@ -24,7 +24,7 @@ struct RingPiece {
 };
 
 /// So many of a collective, at least one, in the order in which they set out; every other one goes
-/// back where they go both ways.
+/// back where they go in both directions.
 std::vector<RingPiece> ring_pieces(plan::Collective what, std::size_t count, RingWays ways);
 
 }  // namespace rackrail::planner

@@ -6,12 +6,12 @@
 // other, each with its share of the data: the new tree is the one for which its fullest link is
 // emptiest in the end, counted in seconds per byte of the whole.
 //
-// Method. A tree is given by a switch: the shortest way from the root to it, and from the able
-// switches on that way the shortest ways to the ranks, where among equally short ones that with the
-// emptiest links counts. So the switches are what is tried, as far from the root as the farthest
-// rank at most; where ways part at a vertex that cannot do it, the next is tried. That finds all
-// trees of fat trees and of stars, rotates over spines and parallel cables, and is a heuristic
-// elsewhere: least trees of this kind are Steiner trees.
+// Method. A tree is given by a switch: the shortest path from the root to it, and from the able
+// switches on that path the shortest paths to the ranks, where among equally short ones that with
+// the emptiest links counts. So the switches are what is tried, as far from the root as the
+// farthest rank at most; where paths part at a vertex that cannot do it, the next is tried. That
+// finds all trees of fat trees and of stars, rotates over spines and parallel cables, and is a
+// heuristic elsewhere: least trees of this kind are Steiner trees.
 //
 // Complexity: for one tree, O(L + V log V) for each of the switches that are tried.
 #pragma once

@@ -1,13 +1,13 @@
 // Trees over groups of ranks (hosts) of which some have slower links to the others on some lines:
 // what uneven_rings.hpp makes an all-reduce of.
 //
-// Model. The members l of all groups are line l, as in group_rings.hpp, and each line has a share
-// of the buffer. A tree is a path round the ring of groups along the line; from where it enters a
-// group, the data goes to the rest of it. Such a tree broadcasts, and its mirror image reduces. A
-// group in the middle of a path has each byte come twice and go twice, so a line is as slow as its
-// slowest group. Where there are slow ones, they are leaves: paths leave them out, and the root
-// exchanges with them itself, so that each byte comes once and goes once. With k groups, of which
-// one has the rate b and the others have r, the line then reaches
+// Model. Members l of all groups form rail l (a line, as in group_rings.hpp), and each line has a
+// share of the buffer. A tree is a path round the ring of groups along the line; from where it
+// enters a group, the data goes to the rest of it. Such a tree broadcasts, and its mirror image
+// reduces. A group in the middle of a path has each byte come twice and go twice, so a line is as
+// slow as its slowest group. Where there are slow ones, they are leaves: paths leave them out, and
+// the root exchanges with them itself, so that each byte comes once and goes once. With k groups,
+// of which one has the rate b and the others have r, the line then reaches
 //   min(b, ((k − 1)·r + b) / (2·(k − 1)))
 // instead of b·k / (2·(k − 1)). Shares of lines are a linear program (part_loads.hpp), by which all
 // of them take as long.

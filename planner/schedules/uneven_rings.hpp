@@ -1,9 +1,10 @@
 // All-reduces along rings of groups of which some are slow on some lines (uneven_lines.hpp).
 //
 // Lines without slow groups go as in group_rings.hpp: they reduce, then gather, in a few pieces. A
-// leaf sends while its trees reduce and receives while they gather; so that its link is full both
-// ways, a line with leaves goes in waves, and while one is gathered, the next one is reduced. A
-// leaf's messages leave a few at a time, or all of a wave would be there at its end only.
+// leaf sends while its trees reduce and receives while they gather; so that its link is full in
+// both directions, a line with leaves goes in waves, and while one is gathered, the next one is
+// reduced. A leaf's messages leave a few at a time, or all of a wave would be there at its end
+// only.
 //
 // Each move has its time in a schedule of even steps, and moves are in that order. Between two
 // ranks of a group there are sums of one line and copies of another, which must not wait for each
