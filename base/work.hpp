@@ -52,15 +52,21 @@ class Work {
 class StoppableWork {
  public:
   explicit StoppableWork(std::function<bool()> stop)
-      : stop_(std::move(stop)), outer_(std::exchange(Work::around_, this)) {}
+      : stop_(std::move(stop)),
+        outer_(std::exchange(Work::around_, this)),
+        next_of_outer_(std::exchange(Work::next_question_, Work::done_)) {}
   StoppableWork(const StoppableWork&) = delete;
   StoppableWork& operator=(const StoppableWork&) = delete;
-  ~StoppableWork() { Work::around_ = outer_; }
+  ~StoppableWork() {
+    Work::around_ = outer_;
+    Work::next_question_ = next_of_outer_;
+  }
 
  private:
   friend class Work;
   std::function<bool()> stop_;
   const StoppableWork* outer_;
+  std::int64_t next_of_outer_;
 };
 
 inline void Work::ask() {

@@ -158,7 +158,7 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
       simulate(found->graph, found->slice_elements);
     }
   }
-  if (fastest && stop && !c.slice_elements) {
+  if (fastest && (c.is_quick || was_interrupted()) && !c.slice_elements) {
     return std::nullopt;
   }
   // What was found is by times that are not exact on many ranks, so that these may be faster.
@@ -204,10 +204,9 @@ FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string
       }
       // The last ones must not find all of the work done: each may take half of what is left.
       const std::int64_t left = limit.left() / 2;
-      std::function<bool()> stop;
-      if (c.is_quick) {
-        stop = [&limit, left] { return limit.left() <= left; };
-      }
+      const auto stop = [&limit, left, &c] {
+        return was_interrupted() || (c.is_quick && limit.left() <= left);
+      };
       simulate_with(*families[i], c, progress, stop, fastest);
       if (fastest) {
         limit.found(fastest->result.time);
@@ -336,7 +335,6 @@ void run_collective(Session& session, const topology::Topology& cluster,
   std::optional<EndsEarly> ends_early;
   if (options.schedule == kBestSchedule) {
     ends_early.emplace();
-    costs->interrupt_when(was_interrupted);
   }
   const auto start = std::chrono::steady_clock::now();
   const FastestOfFamilies fastest = simulate_collective(c, options.schedule);

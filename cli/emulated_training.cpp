@@ -164,6 +164,7 @@ plan::Plan plan_for_network(const topology::Topology& machine, const MachineCost
   wanted.seed = seed;
   wanted.local_batch = costs.workload.profiled_batch;
   wanted.compare_baselines = false;
+  wanted.effort = planner::SearchEffort::kQuick;
   wanted.codec = codec;
   return planner::make_plan(machine, costs.workload, *cost_model, wanted);
 }

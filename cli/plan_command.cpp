@@ -49,6 +49,7 @@ constexpr std::int64_t kFloatBytes = 4;
 constexpr std::size_t kRanksOfQuickTable = 16;
 /// Above, schedules without tiers alone take longer to be made than the search has.
 constexpr std::size_t kRanksOfCoarseTable = 512;
+constexpr std::size_t kRanksOfCoarseTableOfQuick = 128;  // beside a quick search
 
 struct PlanOptions {
   ClusterOptions cluster;
@@ -113,6 +114,9 @@ planner::PlannerOptions planner_options(const PlanOptions& options, const Sessio
     return planner::parse_learning_rate_rule(options.learning_rate_rule);
   });
   result.effort = parse_search(options.search);
+  if (!options.time_budget.empty()) {
+    result.effort = planner::SearchEffort::kThorough;  // it ends the search instead
+  }
   if (!options.gap.empty()) {
     constexpr double kLargestGap = 1000;
     result.enough_gap = named("<command line>", "--gap", [&] { return parse_share(options.gap); });
@@ -306,7 +310,9 @@ void add_schedules_by_size(plan::Plan& plan, const topology::Topology& cluster,
                            plan::CostModel& cost_model, bool compares,
                            planner::SearchEffort effort) {
   const std::size_t ranks = cluster.rank_count();
-  const std::size_t most = compares ? planner::kMostTableRanks : kRanksOfCoarseTable;
+  const std::size_t unasked =
+      effort == planner::SearchEffort::kQuick ? kRanksOfCoarseTableOfQuick : kRanksOfCoarseTable;
+  const std::size_t most = compares ? planner::kMostTableRanks : unasked;
   if (ranks < 2) {
     return;
   }

@@ -75,8 +75,9 @@ std::string difference_cell(const nlohmann::json& run) {
   if (!predicted || !measured || *measured <= 0) {
     return "-";
   }
-  return run.value("times_count", true) ? fmt::format("{:+.1f} %", (*predicted / *measured - 1) * 100)
-                                        : "none (machine was busy)";
+  return run.value("times_count", true)
+             ? fmt::format("{:+.1f} %", (*predicted / *measured - 1) * 100)
+             : "none (machine was busy)";
 }
 
 /// What tells the runs apart: the names of their files as far as the first dot, else whole paths.

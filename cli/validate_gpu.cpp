@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/other_load.hpp"
 #include "base/file.hpp"
+#include "base/other_load.hpp"
 #include "base/parse_units.hpp"
 #include "cli/comparison.hpp"
 #include "cli/inputs.hpp"
@@ -285,6 +285,7 @@ plan::Plan make_gpu_plan(const topology::Topology& machine, const plan::Workload
   wanted.codec = options.codec;
   wanted.schedule = options.schedule;
   wanted.compare_baselines = false;
+  wanted.effort = planner::SearchEffort::kQuick;
   wanted.route_rates = planner::RouteRates::kNever;
   plan::Plan plan = planner::make_plan(machine, workload, *cost_model, wanted);
   for (plan::Bucket& bucket : plan.buckets) {  // between GPUs a transfer is one message

@@ -85,6 +85,10 @@ constexpr std::array kOptions{
            [](const std::string& text, PlanChoice& choice) {
              choice.options.protect_outer_layers = !flag(text);
            }},
+    Option{"search",
+           [](const std::string& text, PlanChoice& choice) {
+             choice.options.effort = planner::parse_search_effort(text);
+           }},
     Option{"naive", [](const std::string& text, PlanChoice& choice) { choice.naive = flag(text); }},
 };
 
@@ -101,6 +105,7 @@ std::vector<std::string> plan_option_names() {
 PlanChoice read_plan_choice(const std::map<std::string, std::string>& options) {
   PlanChoice choice;
   choice.options.compare_baselines = false;
+  choice.options.effort = planner::SearchEffort::kQuick;
   for (const auto& [name, text] : options) {
     const auto option = std::find_if(kOptions.begin(), kOptions.end(),
                                      [&name](const Option& o) { return o.name == name; });

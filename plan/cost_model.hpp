@@ -102,8 +102,9 @@ class CostModel {
   }
   /// `stop` is asked now and then while something is simulated of which only less than a limit is
   /// of interest: from the first true on there may be no answer. Empty: to the end, as all else.
+  /// Returns what was asked before.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): models keep it
-  virtual void interrupt_when(std::function<bool()> /*stop*/) {}
+  virtual std::function<bool()> interrupt_when(std::function<bool()> /*stop*/) { return {}; }
   /// The same with every flow followed exactly, of a model that saves time on very large clusters;
   /// none where step() does. Ranks that are alike may still be simulated once.
   virtual std::optional<StepEstimate> exact_step(const Plan& /*plan*/,

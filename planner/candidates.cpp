@@ -137,6 +137,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
     : topology_(topology),
       cost_model_(cost_model),
       stop_(options.stop),
+      work_left_(options.work_left),
       schedule_(options.schedule),
       first_(std::move(first)),
       router_(make_router(topology)),
@@ -220,8 +221,10 @@ void CandidateSet::add_families(bool only_first) {
       const StoppableWork stoppable(candidates_.empty() ? std::function<bool()>() : stop_);
       add_family(family, pairs_, false);
     } catch (const WorkStopped&) {
-      next_family_ = families.size();
-      return;
+      if (stop_()) {
+        next_family_ = families.size();
+        return;
+      }
     }
     if (candidates_.size() == before) {
       // Of the lightest codecs: what is said of them is not the fault of stronger ones.
@@ -300,6 +303,14 @@ void CandidateSet::make_step_forms() {
   }
 }
 
+// A quick search leaves half of its work to the others; what that is the first ones are not to say.
+std::function<bool()> CandidateSet::end_of_family() const {
+  if (!work_left_ || candidates_.empty()) {
+    return candidates_.empty() ? std::function<bool()>() : stop_;
+  }
+  return [this, least = work_left_() / 2] { return stop_() || work_left_() <= least; };
+}
+
 void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
                               bool only_protected) {
   std::vector<plan::TransferGraph> graphs;
@@ -313,6 +324,7 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
       if (interpolates_) {
         request.most_transfers = kMostTransfersOfFiner;
       }
+      const StoppableWork stoppable(end_of_family());
       graphs = family.all_reduces(request);
     }
     for (std::size_t variant = 0; variant < graphs.size(); ++variant) {

@@ -150,6 +150,8 @@ class CandidateSet {
   bool is_expected_slower(std::size_t candidate, std::int64_t elements, Duration limit) const;
   bool is_first(std::string_view family) const;
   void add_families(bool only_first);
+  /// When to stop making the graphs of the next one.
+  std::function<bool()> end_of_family() const;
   void add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,
                   bool only_protected);
   void make_step_forms();
@@ -160,6 +162,7 @@ class CandidateSet {
   const topology::Topology& topology_;
   plan::CostModel& cost_model_;
   std::function<bool()> stop_;
+  std::function<std::int64_t()> work_left_;
   std::optional<std::string> schedule_;  ///< the only family, if so
   std::vector<std::string> first_;       ///< families made before the others
   topology::Router router_;

@@ -115,9 +115,9 @@ void Divider::make_forms(Family& family, const plan::Codec& codec) {
   family.is_made = true;
   try {
     const StoppableWork stoppable(options_.stop);
-    family.forms = collective_forms(*family.family, plan::Collective::kAllReduce, topology_,
-                                    router_, {codec, codec},
-                                    {.may_have_rates = options_.may_have_rates});
+    family.forms =
+        collective_forms(*family.family, plan::Collective::kAllReduce, topology_, router_,
+                         {codec, codec}, {.may_have_rates = options_.may_have_rates});
   } catch (const WorkStopped&) {
     // It has none then.
   }

@@ -252,7 +252,7 @@ void divide_buckets(plan::Plan& plan, const plan::Workload& workload,
     if (options.effort == SearchEffort::kQuick) {
       QuickLimit limit(topology.rank_count(), kShareOfDivision);
       limit.found_gap(plan.prediction.gap);
-      stop = [limit] { return limit.is_reached(); };
+      stop = [limit, told = options.stop] { return limit.is_reached() || (told && told()); };
     }
     divide_finely(plan, workload, topology, cost_model,
                   {.of_any_family = of_any_family,

@@ -91,6 +91,11 @@ bool JointSearch::is_stopped() {
   return was_stopped_;
 }
 
+bool JointSearch::is_quick_to_the_end() const {
+  return options_.effort == SearchEffort::kQuick &&
+         !(options_.stop_report && options_.stop_report());
+}
+
 void JointSearch::begin_phase(std::size_t pieces, double end) {
   phase_begin_ = phase_end_;
   phase_end_ = end;
@@ -278,11 +283,11 @@ BatchDecision JointSearch::decide(const Search::Scored& scored) {
       decide_batch(workload_, space_, options_.batch_policy, [&](const plan::BatchPlan& batch) {
         // Once stopped, what was not simulated loses against what was.
         const bool is_known = same_samples(batch, scored.plan.batch);
-        return is_known || options_.effort == SearchEffort::kQuick || !is_stopped()
+        return is_known || is_quick_to_the_end() || !is_stopped()
                    ? with_batch(scored, batch).estimate.step_time
                    : Duration(INT64_MAX);
       });
-  if (was_stopped_ && options_.effort != SearchEffort::kQuick) {
+  if (was_stopped_ && !is_quick_to_the_end()) {
     decision.notes.clear();  // they would compare with what was not simulated
   }
   return decision;
@@ -342,11 +347,22 @@ std::optional<SingleKnob> JointSearch::batch_alone(const plan::BatchPlan& usual)
   return SingleKnob{"batch only", with_batch(*start, decide(*start).batch)};
 }
 
-void JointSearch::add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch) {
+std::set<std::string> JointSearch::families(const CandidateFilter& accepts) const {
+  std::set<std::string> names;
+  for (const Candidate& candidate : search_.candidates().all()) {
+    if (accepts(candidate)) {
+      names.insert(candidate.family);
+    }
+  }
+  return names;
+}
+
+void JointSearch::add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch,
+                               std::span<const CandidateFilter> limits) {
   std::vector<Search::Draft> sketches;
   for (const Bytes size : sizes_) {
-    for (const CandidateFilter& limit : {CandidateFilter(is_at_most_fp16), CandidateFilter()}) {
-      if (auto sketch = search_.sketch({"sketch", size, limit ? limit : any_candidate}, batch)) {
+    for (const CandidateFilter& limit : limits) {
+      if (auto sketch = search_.sketch({"sketch", size, limit}, batch)) {
         sketches.push_back(*std::move(sketch));
       }
     }
@@ -412,10 +428,21 @@ void JointSearch::add_usual(std::vector<Search::Scored>& plans, const plan::Batc
 std::vector<Search::Scored> JointSearch::first_plans(const plan::BatchPlan& batch) {
   std::vector<Search::Scored> plans;
   report("a first plan");
-  add_sketches(plans, batch);
+  std::vector<CandidateFilter> limits = {is_at_most_fp16, any_candidate};
+  add_sketches(plans, batch, limits);
   search_.complete();
   if (!is_stopped()) {
-    add_sketches(plans, batch);
+    // With very many ranks a quick search may not come to drafts: then each family has a chance.
+    if (options_.effort == SearchEffort::kQuick && batch.local_batch.size() >= kVeryManyRanks) {
+      for (const std::string& family : families()) {
+        const CandidateFilter of_family = [family](const Candidate& candidate) {
+          return candidate.family == family;
+        };
+        limits.push_back(both(is_fp32, of_family));
+        limits.push_back(both(is_at_most_fp16, of_family));
+      }
+    }
+    add_sketches(plans, batch, limits);
   }
   add_usual(plans, batch);
   return plans;
@@ -477,14 +504,9 @@ void JointSearch::try_step_forms(Found& found, const Knobs& knobs) {
     found.best = std::move(more.best);
     found.lightened = more.lightened;
   }
-  std::set<std::string> families;
-  for (const Candidate& candidate : search_.candidates().all()) {
-    if (candidate.is_step_form) {
-      families.insert(candidate.family);
-    }
-  }
-  begin_phase(families.size() * sizes_.size() * std::size(kCodecLimits), kShareOfFormsAlone);
-  for (const std::string& family : families) {
+  const std::set<std::string> of_forms = families(&Candidate::is_step_form);
+  begin_phase(of_forms.size() * sizes_.size() * std::size(kCodecLimits), kShareOfFormsAlone);
+  for (const std::string& family : of_forms) {
     const auto is_of_family = [&](const Candidate& candidate) {
       return candidate.family == family;
     };

@@ -48,6 +48,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -132,9 +133,12 @@ class JointSearch {
 
   /// For a search that may be stopped: what is found soonest, then the baselines.
   std::vector<Search::Scored> first_plans(const plan::BatchPlan& batch);
-  /// The best of `plans` and of sketches of every bucket size, in FP16 and in any codec, is added
+  /// The best of `plans` and of sketches of every bucket size, under each of the limits, is added
   /// to them; those that may be the best by their bounds first.
-  void add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch);
+  void add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch,
+                    std::span<const CandidateFilter> limits);
+  /// Of all candidates, or of those that `accepts`.
+  std::set<std::string> families(const CandidateFilter& accepts = any_candidate) const;
   void add_usual(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch);
   std::vector<Trial> drafts(const Knobs& knobs, Bytes size, const plan::BatchPlan& batch,
                             bool may_be_none);
@@ -175,6 +179,8 @@ class JointSearch {
   double cost(const Search::Scored& scored) const;
   bool keeps_to(const Search::Scored& scored, const CandidateFilter& limit) const;
   bool is_stopped();
+  /// A quick search ends by its work, and still compares batches; not where it was told to stop.
+  bool is_quick_to_the_end() const;
   /// What follows is so many pieces of work, the share of the whole up to `end`.
   void begin_phase(std::size_t pieces, double end);
   void report(const std::string& what);

@@ -63,19 +63,21 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   bool is_reporting = false;
   bool is_near_bound = false;
   std::optional<QuickLimit> quick;
-  if (asked.effort == SearchEffort::kQuick && !asked.exhaustive && !asked.stop &&
-      !asked.enough_gap) {
+  if (asked.effort == SearchEffort::kQuick && !asked.exhaustive && !asked.enough_gap) {
     quick.emplace(topology.rank_count());
+    options.work_left = [&] { return quick ? quick->left() : INT64_MAX; };
   }
   options.effort = quick ? SearchEffort::kQuick : SearchEffort::kThorough;
   bool is_quickly_done = false;
+  bool is_told_to_stop = false;
   if (asked.stop || asked.enough_gap || quick) {
     options.stop = [&] {
       if (is_reporting) {
         return asked.stop_report && asked.stop_report();
       }
       is_quickly_done = is_quickly_done || (quick && quick->is_reached());
-      return is_near_bound || is_quickly_done || (asked.stop && asked.stop());
+      is_told_to_stop = is_told_to_stop || (asked.stop && asked.stop());
+      return is_near_bound || is_quickly_done || is_told_to_stop;
     };
   }
   constexpr double kSearchWithReport = 0.5;  // share of the work
@@ -120,7 +122,8 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   JointResult found = plain ? *std::move(plain) : joint.run();
   search.on_simulated({});
   found.is_near_bound = std::exchange(is_near_bound, false);  // what follows is not stopped by it
-  found.was_quick = std::exchange(is_quickly_done, false) && !found.is_near_bound;
+  found.was_quick =
+      std::exchange(is_quickly_done, false) && !found.is_near_bound && !is_told_to_stop;
   quick.reset();
   found.was_stopped = found.was_stopped && !found.is_near_bound && !found.was_quick;
   progress(1, "checking");

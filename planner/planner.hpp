@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/cost_model.hpp"
@@ -61,8 +62,11 @@ struct PlannerOptions {
   /// Asked between simulations; from the first true on the search ends with the best plan so far,
   /// which then depends on when that was. Empty: the search runs to its end, the same everywhere.
   std::function<bool()> stop;
-  /// The same for what is shown beside the plan (make_explained_plan), where `stop` is not empty:
-  /// rows that were not reached are then left out. Empty: all are made.
+  /// Of a quick search, which make_plan() fills in: work that is left (base/work.hpp). Empty: any.
+  std::function<std::int64_t()> work_left;
+  /// As `stop` for what comes after the search (batches of a quick one; what make_explained_plan
+  /// shows beside the plan), where `stop` is not empty: rows that were not reached are then left
+  /// out. Empty: all are made.
   std::function<bool()> stop_report;
   /// The search ends with the first plan whose step takes no more than this share longer than the
   /// lower bound of its batch, those in FP32 before others: the same everywhere. Only where the
@@ -77,15 +81,14 @@ struct PlannerOptions {
 class Interruptible {
  public:
   Interruptible(plan::CostModel& cost_model, const std::function<bool()>& stop)
-      : cost_model_(cost_model) {
-    cost_model_.interrupt_when(stop);
-  }
-  ~Interruptible() { cost_model_.interrupt_when({}); }
+      : cost_model_(cost_model), before_(cost_model.interrupt_when(stop)) {}
+  ~Interruptible() { cost_model_.interrupt_when(std::move(before_)); }
   Interruptible(const Interruptible&) = delete;
   Interruptible& operator=(const Interruptible&) = delete;
 
  private:
   plan::CostModel& cost_model_;
+  std::function<bool()> before_;
 };
 
 /// The plan is verified and carries prediction, bound, gap, baselines and notes. Throws ConfigError

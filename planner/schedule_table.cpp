@@ -83,8 +83,12 @@ class TableMaker {
   void add_crossovers(ScheduleTable& table);
 
  private:
-  /// Throws WorkStopped where that is not known once `limit` is reached.
-  const TableTime& simulate(Entry& entry, std::int64_t elements, const QuickLimit* limit = nullptr);
+  /// Once the limit is reached, the best so far; where there is none, throws WorkStopped, or takes
+  /// the first there is if one is needed.
+  const TableTime& simulate(Entry& entry, std::int64_t elements, const QuickLimit* limit = nullptr,
+                            bool is_needed = true);
+  /// What is simulated whatever it takes becomes what is simulated soonest.
+  void needed_first(std::vector<std::size_t>& order) const;
   QuickLimit limit_of(double share) const {
     return QuickLimit(topology_.rank_count(), share * (is_coarse_ ? kShareOfCoarse : 1));
   }
@@ -95,7 +99,7 @@ class TableMaker {
   bool is_coarse_;
   plan::Codec codec_;
   bool is_quick_;
-  Bandwidth rate_;                     ///< of the network's bound, of a quick table
+  Bandwidth rate_;  ///< of the network's bound, of a quick table
   std::vector<Entry> entries_;
 };
 
@@ -134,24 +138,30 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
   }
 }
 
-const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements,
-                                      const QuickLimit* limit) {
+const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements, const QuickLimit* limit,
+                                      bool is_needed) {
   const auto known = entry.simulated.find(elements);
   if (known != entry.simulated.end()) {
     return known->second;
   }
-  const std::function<bool()> stop = limit != nullptr ? until(*limit) : std::function<bool()>();
+  bool has_time = false;
+  const auto stop = [&] {
+    return limit != nullptr && (has_time || !is_needed) && limit->is_reached();
+  };
   const Interruptible interruptible(cost_model_, stop);
-  const StoppableWork stoppable(stop);
+  const StoppableWork stoppable(is_needed ? std::function<bool()>() : stop);
   const auto time = [&](std::size_t form, std::int64_t slice,
                         std::optional<Duration> below) -> std::optional<Duration> {
-    const plan::TransferGraph& graph = entry.forms[form].graph();
-    if (!below && limit == nullptr) {
-      return cost_model_.collective_time(graph, elements, slice);
+    if (stop()) {
+      return std::nullopt;
     }
-    const auto taken = cost_model_.collective_time_below(graph, elements, slice,
-                                                         below.value_or(Duration(INT64_MAX)));
-    if (!taken && limit != nullptr && limit->is_reached()) {
+    const plan::TransferGraph& graph = entry.forms[form].graph();
+    const auto taken = below || limit != nullptr
+                           ? cost_model_.collective_time_below(graph, elements, slice,
+                                                               below.value_or(Duration(INT64_MAX)))
+                           : std::optional(cost_model_.collective_time(graph, elements, slice));
+    has_time = has_time || taken;
+    if (!has_time && stop()) {
       throw WorkStopped();
     }
     return taken;
@@ -160,6 +170,12 @@ const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements,
   return entry.simulated
       .emplace(elements, TableTime{best.time, true, best.slice_elements, best.form})
       .first->second;
+}
+
+void TableMaker::needed_first(std::vector<std::size_t>& order) const {
+  const auto first = std::ranges::min_element(
+      order, {}, [&](std::size_t i) { return entries_[i].forms.front().shape().transfers; });
+  std::rotate(order.begin(), first, std::next(first));
 }
 
 std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all, double share,
@@ -192,6 +208,9 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
     const Duration burst = topology::longest_burst_time(topology_);
     limit.set_bound(plan::encoded_size(codec_, elements) / rate_ - burst);
   }
+  if (is_quick_) {
+    needed_first(order);
+  }
   std::optional<std::size_t> best;
   for (const std::size_t i : order) {
     if (stop && stop()) {
@@ -203,7 +222,7 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
     if (simulate_all || !best.has_value() ||
         row.times[i].time <= scaled(row.times[*best].time, 1 - worthwhile)) {
       try {
-        row.times[i] = simulate(entries_[i], elements, is_quick_ && best ? &limit : nullptr);
+        row.times[i] = simulate(entries_[i], elements, is_quick_ ? &limit : nullptr, !best);
       } catch (const WorkStopped&) {
         break;
       }

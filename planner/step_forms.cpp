@@ -25,10 +25,9 @@ std::vector<CollectiveForm> StepForms::made(const ScheduleFamily& family,
   if (graph_refusal(family, request_.topology, codecs)) {
     return {};
   }
-  std::vector<CollectiveForm> forms = collective_forms(family, plan::Collective::kAllReduce,
-                                                       request_.topology, request_.router, codecs,
-                                                       {.may_have_rates = request_.may_have_rates,
-                                                        .most_transfers = kMostTransfersOfBucket});
+  std::vector<CollectiveForm> forms = collective_forms(
+      family, plan::Collective::kAllReduce, request_.topology, request_.router, codecs,
+      {.may_have_rates = request_.may_have_rates, .most_transfers = kMostTransfersOfBucket});
   std::erase_if(forms, [](const CollectiveForm& form) {  // of one round, maybe
     return form.shape().transfers > static_cast<std::int64_t>(kMostTransfersOfBucket);
   });
@@ -37,8 +36,9 @@ std::vector<CollectiveForm> StepForms::made(const ScheduleFamily& family,
 
 const std::vector<CollectiveForm>& StepForms::forms_of(const ScheduleFamily& family) {
   const auto known = forms_.find(&family);
-  return known != forms_.end() ? known->second
-                               : forms_.emplace(&family, made(family, request_.codecs)).first->second;
+  return known != forms_.end()
+             ? known->second
+             : forms_.emplace(&family, made(family, request_.codecs)).first->second;
 }
 
 std::optional<plan::TransferGraph> StepForms::in_codecs(const StepForm& form,

@@ -76,6 +76,7 @@ PlannerOptions options_in_place_of(const plan::Plan& plan, const plan::Workload&
   options.compression_warmup = plan.compression_warmup_steps;  // steps are counted on
   options.seed = plan.seed;
   options.compare_baselines = false;
+  options.effort = SearchEffort::kQuick;  // a job waits for it
   return options;
 }
 

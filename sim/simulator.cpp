@@ -121,7 +121,9 @@ class SimulatedCosts final : public plan::CostModel {
     return estimate && estimate->step_time < limit ? estimate : std::nullopt;
   }
   double preference(const plan::Plan& plan) const override { return bound_of(plan).connections; }
-  void interrupt_when(std::function<bool()> stop) override { options_.stop = std::move(stop); }
+  std::function<bool()> interrupt_when(std::function<bool()> stop) override {
+    return std::exchange(options_.stop, std::move(stop));
+  }
   std::optional<plan::StepEstimate> exact_step(const plan::Plan& plan,
                                                const plan::Workload& workload) override {
     if (options_.tolerance == 0) {

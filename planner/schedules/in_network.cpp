@@ -39,6 +39,7 @@
 #include <span>
 #include <tuple>
 
+#include "base/work.hpp"
 #include "plan/alpha_beta.hpp"
 #include "plan/cost_model.hpp"
 #include "planner/forest/switch_packing.hpp"
@@ -355,23 +356,30 @@ std::set<std::size_t> chunk_counts(const topology::Topology& topology, std::size
 }
 
 /// The graph of a shape with the fewest chunks that are enough, and some with more rounds where it
-/// has one for each root; none without a group in it.
+/// has one for each root; none without a group in it. Where work is stopped, what was found so far.
 std::vector<Found> best_of(const ScheduleRequest& request, const Shape& shape) {
   std::optional<Found> best;
   std::size_t best_chunks = 0;
-  for (const std::size_t chunks :
-       chunk_counts(request.topology, std::min(shape.groups.size(), kMostChunks))) {
-    plan::TransferGraph graph = Builder(request, shape, even_cut(shape, chunks)).build();
-    if (graph.groups().empty() || (best && graph.transfers().size() > kMostTransfersInNetwork)) {
-      break;
-    }
-    const double seconds = cost(graph, request.topology);
-    if (!best || seconds < best->first * (1 - kGoodEnough)) {
-      best.emplace(seconds, std::move(graph));
-      best_chunks = chunks;
-    }
-  }
   std::vector<Found> found;
+  try {
+    for (const std::size_t chunks :
+         chunk_counts(request.topology, std::min(shape.groups.size(), kMostChunks))) {
+      plan::TransferGraph graph = Builder(request, shape, even_cut(shape, chunks)).build();
+      if (graph.groups().empty() || (best && graph.transfers().size() > kMostTransfersInNetwork)) {
+        break;
+      }
+      const double seconds = cost(graph, request.topology);
+      if (!best || seconds < best->first * (1 - kGoodEnough)) {
+        best.emplace(seconds, std::move(graph));
+        best_chunks = chunks;
+      }
+    }
+  } catch (const WorkStopped&) {
+    if (best) {
+      found.push_back(std::move(*best));
+    }
+    return found;
+  }
   if (!best) {
     return found;
   }
@@ -524,11 +532,19 @@ class InNetworkFamily final : public ScheduleFamily {
       std::ranges::move(best_of(request, shape), std::back_inserter(found));
     }
     std::vector<plan::TransferGraph> graphs;
-    if (const auto packing = packed_trees(request, found)) {
-      for_each_packed_form(
-          *packing, request, kPackedRoundsOfBuckets, [&](std::size_t rounds, bool has_rates) {
-            graphs.push_back(all_reduce_along(*packing, request, rounds, has_rates));
-          });
+    try {
+      Work::ask();
+      if (const auto packing = packed_trees(request, found)) {
+        for_each_packed_form(
+            *packing, request, kPackedRoundsOfBuckets, [&](std::size_t rounds, bool has_rates) {
+              graphs.push_back(all_reduce_along(*packing, request, rounds, has_rates));
+            });
+      }
+    } catch (const WorkStopped&) {
+      if (found.empty()) {
+        throw;
+      }
+      graphs.clear();
     }
     std::ranges::move(by_cost(std::move(found)), std::back_inserter(graphs));
     return graphs;

@@ -139,6 +139,14 @@ bool SwitchTrees::reaches_all(const Request& request, const std::vector<LinkId>&
       leaves, [&](Rank leaf) { return ways_[topology_.node_of(leaf).index()].hops == kFar; });
 }
 
+double SwitchTrees::fullest_of(const Request& request, std::span<const LinkId> links) const {
+  double fullest = 0;
+  for (const LinkId link : links) {
+    fullest = std::max(fullest, cost(link, request.share));
+  }
+  return fullest;
+}
+
 std::size_t SwitchTrees::links_to(const Request& request, const std::vector<LinkId>& stem,
                                   NodeId source) {
   const auto after =
@@ -171,9 +179,7 @@ std::optional<SwitchTrees::Tree> SwitchTrees::tree_over(const Request& request,
   }
   tree.links.insert(tree.links.end(), stem.begin(),
                     stem.begin() + static_cast<std::ptrdiff_t>(of_stem));
-  for (const LinkId link : tree.links) {
-    tree.fullest = std::max(tree.fullest, cost(link, request.share));
-  }
+  tree.fullest = fullest_of(request, tree.links);
   return tree;
 }
 
@@ -221,6 +227,9 @@ std::optional<std::vector<topology::Route>> SwitchTrees::take(plan::TransferOp o
   std::optional<Tree> best;
   const std::vector<LinkId>* best_stem = nullptr;
   for (const std::vector<LinkId>& stem : stems) {
+    if (best && stem.size() > best_stem->size() && fullest_of(request, stem) >= best->fullest) {
+      continue;
+    }
     auto tree = tree_over(request, stem, leaves);
     if (tree && parts_only_where_able(request, *tree) &&
         (!best || std::pair(tree->fullest, tree->links.size()) <

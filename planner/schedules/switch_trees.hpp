@@ -9,9 +9,10 @@
 // Method. A tree is given by a switch: the shortest path from the root to it, and from the able
 // switches on that path the shortest paths to the ranks, where among equally short ones that with
 // the emptiest links counts. So the switches are what is tried, as far from the root as the
-// farthest rank at most; where paths part at a vertex that cannot do it, the next is tried. That
-// finds all trees of fat trees and of stars, rotates over spines and parallel cables, and is a
-// heuristic elsewhere: least trees of this kind are Steiner trees.
+// farthest rank at most; where paths part at a vertex that cannot do it, the next is tried. A
+// switch is left out where one nearer to the root is known whose tree has no fuller link than the
+// path to this one. That finds all trees of fat trees and of stars, rotates over spines and
+// parallel cables, and is a heuristic elsewhere: least trees of this kind are Steiner trees.
 //
 // Complexity: for one tree, O(L + V log V) for each of the switches that are tried.
 #pragma once
@@ -61,6 +62,7 @@ class SwitchTrees {
   std::vector<LinkId> way_to(const Request& request, NodeId node) const;
   bool reaches_all(const Request& request, const std::vector<LinkId>& stem,
                    std::span<const Rank> leaves);
+  double fullest_of(const Request& request, std::span<const LinkId> links) const;
   /// Of the stem, before a vertex that it leads to.
   static std::size_t links_to(const Request& request, const std::vector<LinkId>& stem,
                               NodeId source);

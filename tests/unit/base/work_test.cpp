@@ -33,6 +33,16 @@ TEST_CASE("work is counted, and stops soon after it is told to") {
   CHECK(steps <= 520'000);
 }
 
+TEST_CASE("where work stops does not depend on what was done before it") {
+  const auto stopped_after = [] {
+    const std::int64_t limit = Work::done() + 15'000;
+    return work([&] { return Work::done() >= limit; });
+  };
+  const std::uint64_t first = stopped_after();
+  Work::step(3'333);
+  CHECK(stopped_after() == first);
+}
+
 TEST_CASE("work that nobody stops goes on, and so does what is inside of it") {
   CHECK(work({}) == kMuch);
   const StoppableWork outer([] { return true; });
