@@ -170,7 +170,7 @@ def search_cells(case, figures):
     if case.startswith("topology"):
         before = "–"
     return (f"`{case}`", f"{ranks:,}", before, f"{quick:.1f} s",
-            f"{100 * (over - 1):+.2f} %" if over is not None else "–",
+            f"{100 * (over - 1):+.2f} %" if over is not None else "not compared",
             verdict(quick <= most and (over is None or over <= MOST_LONGER)))
 
 

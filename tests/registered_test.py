@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Every *_test.py is a test that ctest knows, and every *_test.cpp is compiled into one.
+"""Every *_test.py is a test that ctest knows, and every *_test.cpp is compiled into one; every *_fuzz.cpp is a fuzzer.
 
-    registered_test.py SOURCE_DIR BUILD_DIR
+    registered_test.py SOURCE_DIR BUILD_DIR [--without-cuda]
+
+--without-cuda: the build found no CUDA toolkit, and files of tests that need one count as skipped.
 """
 
 import json
@@ -11,6 +13,7 @@ import sys
 from pathlib import Path
 
 # Of these two only one is compiled: where SimGrid is, and where it is not.
+OF_CUDA = re.compile("cuda|nccl|gpu|device")
 ONE_OF = {"tests/property/sim/simgrid_test.cpp", "tests/property/sim/simgrid_absent_test.cpp"}
 
 
@@ -34,17 +37,29 @@ def run(build):
             for word in test.get("command", []) if word.endswith(".py")}
 
 
+def forgotten_fuzzers(source):
+    listed = re.findall(r"(?m)^add_fuzzer\((\w+)", (source / "tests/fuzz/CMakeLists.txt").read_text(encoding="utf-8"))
+    return [path for path in source.glob("tests/fuzz/*_fuzz.cpp")
+            if path.name.removesuffix("_fuzz.cpp") not in listed]
+
+
 def main():
-    source, build = (Path(argument).resolve() for argument in sys.argv[1:])
+    source, build = (Path(argument).resolve() for argument in sys.argv[1:3])
+    has_cuda = "--without-cuda" not in sys.argv[3:]
     known = compiled(build) | run(build)
     tests = [path for kind in ("cpp", "py") for path in sorted(source.glob(f"tests/**/*_test.{kind}"))]
-    forgotten = [path.relative_to(source).as_posix() for path in tests if path.resolve() not in known]
-    forgotten = [path for path in forgotten if path not in ONE_OF]
-    for path in forgotten:
-        print(f"FAILED: {path}: no CMakeLists.txt registers it")
     if not tests:
         sys.exit(f"no tests below {source}/tests")
-    print(f"{len(tests) - len(forgotten)} passed, {len(forgotten)} failed, 0 skipped")
+    missing = [path.relative_to(source).as_posix() for path in tests if path.resolve() not in known]
+    missing = [path for path in missing if path not in ONE_OF]
+    skipped = [path for path in missing if not has_cuda and OF_CUDA.search(path)]
+    forgotten = [path for path in missing if path not in skipped]
+    forgotten += [path.relative_to(source).as_posix() for path in forgotten_fuzzers(source)]
+    for path in skipped:
+        print(f"SKIPPED: {path}: no CUDA toolkit")
+    for path in forgotten:
+        print(f"FAILED: {path}: no CMakeLists.txt registers it")
+    print(f"{len(tests) - len(missing)} passed, {len(forgotten)} failed, {len(skipped)} skipped")
     sys.exit(1 if forgotten else 0)
 
 

@@ -3,7 +3,6 @@
 scripts/docs-run runs the pages and says how they are written; `scripts/docs-run --update` renews their output.
 """
 
-import fcntl
 import importlib.util
 import json
 import re
@@ -41,14 +40,8 @@ class Pages(harness.CommandTest):
         if reason:
             self.skipTest(f"{page.name}: {reason}")
         if page.wants_idle:  # it emulates a network, which no other test may do meanwhile
-            lock = emulation.LOCK.open("w")
-            self.addCleanup(lock.close)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            self.skip_if_busy()
-        others = harness.Others()
+            emulation.only_one(self)
         problems = self.runner.run(page)
-        if problems and page.wants_idle and others.share() > harness.OTHERS_MAY_TAKE:
-            self.skipTest(f"{page.name}: others took {100 * others.share():.0f} % of the cores meanwhile")
         self.assertEqual(problems, [], "\n" + "\n".join(problems))
 
     def test_generated_pages_are_current(self):

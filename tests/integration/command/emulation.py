@@ -28,6 +28,15 @@ host1,tor,40 Mbit/s,2 us,host-link
 
 TRIES = 3
 LOCK = Path(tempfile.gettempdir()) / "rackrail-emulation-tests.lock"
+# Before a command, which is then no root's: as whom nothing can be emulated.
+WITHOUT_ROOT = ["unshare", "--user", "--map-user=1000"] if os.geteuid() == 0 else []
+
+
+def only_one(test):
+    """Until the test has ended no other one emulates a network: rates would not be held beside another."""
+    lock = LOCK.open("w")
+    test.addCleanup(lock.close)
+    fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def why_not():
@@ -53,12 +62,10 @@ def names_of(*owners):
 @unittest.skipIf(why_not(), why_not())
 class EmulationTest(TrainingTest):
     """Remembers what its commands made, to see that nothing of it was left. One such test runs at a
-    time, whatever program it is of: rates would not be held beside another."""
+    time, whatever program it is of."""
 
     def setUp(self):
-        lock = LOCK.open("w")
-        self.addCleanup(lock.close)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        only_one(self)
         super().setUp()
         self.write("racks.csv", TWO_RACKS)
         self.write("pair.csv", PAIR)

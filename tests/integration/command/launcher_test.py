@@ -18,7 +18,7 @@ class Launcher(TrainingTest):
         """One command per rank with these variables; returns the leader's JSON."""
         processes = [self.start("train", self.plan, "--steps", "5", "--json",
                                 variables={**TOKEN, **of_rank}) for of_rank in variables]
-        results = [self.finish(process, timeout=60) for process in processes]
+        results = [self.finish(process) for process in processes]
         for result in results:
             self.assertEqual(result.status, 0, str(result))
         self.assertEqual([result.out for result in results[1:]], [""] * (len(results) - 1))
@@ -44,7 +44,7 @@ class Launcher(TrainingTest):
         program = ("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", "2", harness.COMMAND)
         process = self.start("train", self.plan, "--steps", "5", "--json", program=program,
                              variables=TOKEN)
-        result = self.finish(process, timeout=60)
+        result = self.finish(process)
         self.assertEqual(result.status, 0, str(result))
         self.assert_same_as_local(json.loads(result.out), self.plan, steps=5)
 
@@ -58,7 +58,7 @@ class Launcher(TrainingTest):
                    "--no_python", harness.COMMAND)
         process = self.start("train", self.plan, "--steps", "5", "--json", program=program,
                              variables={**TOKEN, "OMP_NUM_THREADS": "1"})
-        result = self.finish(process, timeout=120)
+        result = self.finish(process)
         self.assertEqual(result.status, 0, str(result))
         said = re.sub(r"^\[default(\d)\]:", "", result.out, flags=re.MULTILINE)
         self.assert_same_as_local(json.loads(said), self.plan, steps=5)
@@ -82,7 +82,7 @@ class Launcher(TrainingTest):
     def assert_survivors_say(self, processes, killed, lines):
         """`lines`: by rank, what a survivor must say; the others must be silent."""
         processes[killed].kill()
-        results = [self.finish(process, timeout=30) for process in processes]
+        results = [self.finish(process) for process in processes]
         for rank, result in enumerate(results):
             if rank != killed:
                 self.assertEqual(result.status, 1, str(result))

@@ -33,8 +33,8 @@ class Loss(TrainingTest):
         process = self.train_until_checkpoint(plan, "--training", steps[1])
         os.kill(self.workers()[1], signal.SIGKILL)
         killed = time.monotonic()
-        result = self.finish(process, timeout=30)
-        self.assertLess(time.monotonic() - killed, 5)
+        result = self.finish(process)
+        self.assert_time_below(time.monotonic() - killed, 5)
         self.assert_names_lost_rank(result, 1)
         self.assert_no_processes_left()
 
@@ -56,7 +56,7 @@ class Loss(TrainingTest):
         process = self.train_until_checkpoint(plan, "--training", self.quick_training(),
                                               "--heartbeat-timeout", "1.5 s")
         os.kill(self.workers()[1], signal.SIGSTOP)
-        result = self.finish(process, timeout=30)
+        result = self.finish(process)
         self.assertEqual(result.status, 1, str(result))
         self.assertRegex(result.err, r"\Arackrail: rank 1 \(pid \d+ on [^)]+\) was lost: "
                                      r"no heartbeat for 1\.50 s[^\n]*\n\Z")
@@ -78,7 +78,7 @@ class Loss(TrainingTest):
         self.assertTrue(is_ahead, sorted(saved.rglob("*")))
         self.assertFalse((saved / "step-00000020.partial" / "model.safetensors").exists())
         os.kill(self.workers()[1], signal.SIGKILL)
-        self.assert_names_lost_rank(self.finish(process, timeout=60), 1)
+        self.assert_names_lost_rank(self.finish(process), 1)
 
         rest = self.rackrail_json("train", plan, "--workers", "2", "--checkpoints", "saved",
                                   "--training", training, "--steps", STEPS, "--resume")
@@ -132,8 +132,8 @@ class Loss(TrainingTest):
                                               self.quick_training())
         os.kill(self.workers()[0], signal.SIGKILL)
         killed = time.monotonic()
-        result = self.finish(process, timeout=30)
-        self.assertLess(time.monotonic() - killed, 5)
+        result = self.finish(process)
+        self.assert_time_below(time.monotonic() - killed, 5)
         self.assert_names_lost_rank(result, 0)
         self.assert_no_processes_left()
 
@@ -141,7 +141,7 @@ class Loss(TrainingTest):
         process = self.train_until_checkpoint(self.two_host_plan(), "--training",
                                               self.quick_training(), "--json")
         os.kill(self.workers()[1], signal.SIGKILL)
-        result = self.finish(process, timeout=30)
+        result = self.finish(process)
         self.assertEqual(result.status, 1, str(result))
         self.assertEqual(result.error["file"], "two.json")
         self.assertEqual(result.error["where"], "training")
@@ -155,7 +155,7 @@ class Loss(TrainingTest):
             self.make_plan("four.json"), "--training", self.quick_training(), workers=4,
             cluster="two-racks-40g")
         os.kill(self.workers()[2], signal.SIGKILL)
-        self.assert_names_lost_rank(self.finish(process, timeout=30), 2)
+        self.assert_names_lost_rank(self.finish(process), 2)
         self.assert_no_processes_left()
 
     @harness.slow
@@ -164,8 +164,8 @@ class Loss(TrainingTest):
                                               self.quick_training())
         process.send_signal(signal.SIGINT)
         interrupted = time.monotonic()
-        result = self.finish(process, timeout=30)
-        self.assertLess(time.monotonic() - interrupted, 5)
+        result = self.finish(process)
+        self.assert_time_below(time.monotonic() - interrupted, 5)
         self.assertEqual(result.status, 128 + signal.SIGINT)
         self.assertEqual(result.err, "rackrail: interrupted by SIGINT\n")
         self.assert_no_processes_left()

@@ -56,7 +56,7 @@ class Names(TrainingTest):
         self.assertEqual(result.status, 0, str(result))
         loss, = result.json["losses_of_workers"]
         self.assertEqual(loss["lost"], ["host1"], str(result))
-        self.assertLess(loss["noticed_within_s"], 2)  # at once, and not by silence
+        self.assert_time_below(loss["noticed_within_s"], 2)  # at once, and not by silence
         self.assertTrue(result.json["parameters_agree"])
         self.assertEqual([note for note in result.json["notes"] if "RACKRAIL_ADAPTERS" in note], [])
 

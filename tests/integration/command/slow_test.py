@@ -46,7 +46,7 @@ class Slow(EmulationTest):
                         f"no checkpoint of step {step}")
 
     def result_of(self, process):
-        result = self.finish(process, timeout=400)
+        result = self.finish(process)
         self.assertIn(result.status, (0, 1), str(result))
         if not result.json["emulation"]["valid"]:
             self.skipTest("this machine is too busy to hold the rates of an emulated network")
@@ -142,7 +142,7 @@ class Batch(EmulationTest):
 
     def result_of(self, process):
         """Skips where the machine was too busy to tell."""
-        result = self.finish(process, timeout=400)
+        result = self.finish(process)
         self.assertIn(result.status, (0, 1), str(result))
         run = result.json
         self.assert_nothing_left()

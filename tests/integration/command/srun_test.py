@@ -40,7 +40,7 @@ class Srun(TrainingTest):
 
     def assert_trains_with(self, plugin):
         process = self.srun("--steps", "5", "--json", options=(f"--mpi={plugin}",))
-        result = self.finish(process, timeout=60)
+        result = self.finish(process)
         self.assertEqual(result.status, 0, str(result))
         run = json.loads(result.out)
         self.assertEqual(run["workers"], 2)
@@ -59,7 +59,7 @@ class Srun(TrainingTest):
 
     def test_a_plan_for_another_number_of_ranks_is_bad_input(self):
         self.plan = self.make_plan("four.json", "--naive")
-        result = self.finish(self.srun(), timeout=60)
+        result = self.finish(self.srun())
         self.assertEqual(result.status, 2, str(result))
         self.assertIn("found 4", result.err)
         self.assertIn("the number of workers that Slurm started", result.err)
@@ -86,7 +86,7 @@ class Srun(TrainingTest):
         self.assertEqual(len(ranks), 2)
         by_rank = {harness.variable_of(pid, "SLURM_PROCID"): pid for pid in ranks}
         os.kill(by_rank["1"], signal.SIGKILL)
-        result = self.finish(process, timeout=60)
+        result = self.finish(process)
         self.assertNotEqual(result.status, 0)
         own = [line for line in result.err.splitlines()
                if not re.match(r"(srun|slurmstepd[^:]*): ", line)]

@@ -28,7 +28,7 @@ TEST_CASE("no exchange in rounds takes less than its bound says") {
       const ScheduleRequest request{topology, router, {used, used}};
       const FormShape one = CollectiveForm(make_group_exchange(request), topology).shape();
       const auto forms = group_exchange_forms(request, one);
-      REQUIRE(forms.size() == 4);
+      REQUIRE_FALSE(forms.empty());
       for (const CollectiveForm& form : forms) {
         for (const std::int64_t elements : {1, 100, 5'000, 1'000'000, 50'000'000}) {
           INFO(topology.name() << ", " << codec << ", " << elements);

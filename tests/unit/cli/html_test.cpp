@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <iterator>
 #include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -38,6 +41,26 @@ std::string first_unbalanced(const std::string& html) {
     }
   }
   return open.empty() ? "" : open.back();
+}
+
+// Of the first attribute of that name from `at` on; commas and spaces lie between them.
+std::vector<double> numbers_in(const std::string& svg, const std::string& attribute,
+                               std::size_t at = 0) {
+  const std::size_t begin = svg.find(" " + attribute + "=\"", at) + attribute.size() + 3;
+  std::string text = svg.substr(begin, svg.find('"', begin) - begin);
+  std::ranges::replace(text, ',', ' ');
+  std::istringstream words(text);
+  return {std::istream_iterator<double>(words), {}};
+}
+
+// One of each rectangle.
+std::vector<double> of_rects(const std::string& svg, const std::string& attribute) {
+  std::vector<double> values;
+  for (std::size_t at = svg.find("<rect"); at != std::string::npos;
+       at = svg.find("<rect", at + 1)) {
+    values.push_back(numbers_in(svg, attribute, at).at(0));
+  }
+  return values;
 }
 
 std::size_t count(const std::string& text, const std::string& what) {
@@ -122,9 +145,12 @@ TEST_CASE("a timeline has a row per track and its events in place") {
   CHECK(first_unbalanced(svg).empty());
   CHECK(count(svg, "<rect") == 2);
   CHECK(svg.find("forward &amp; more: ") != std::string::npos);
-  // The axis is 890 wide and starts at 150: 40 % of it is 356.
-  CHECK(svg.find("x=\"150.0\" y=\"3\" width=\"356.0\"") != std::string::npos);
-  CHECK(svg.find("x=\"506.0\" y=\"23\" width=\"534.0\"") != std::string::npos);
+  const std::vector<double> x = of_rects(svg, "x");
+  const std::vector<double> y = of_rects(svg, "y");
+  const std::vector<double> width = of_rects(svg, "width");
+  CHECK(width[0] / width[1] == Approx(40.0 / 60));
+  CHECK(x[1] == Approx(x[0] + width[0]));
+  CHECK(y[0] < y[1]);
 }
 
 TEST_CASE("a timeline of many tracks or none stays readable") {
@@ -142,8 +168,9 @@ TEST_CASE("a timeline of many tracks or none stays readable") {
 TEST_CASE("bars are as long as their times and the chosen one stands out") {
   const std::string svg = bars_svg({{"bound", 50_ms}, {"this <plan>", 100_ms, true}});
   CHECK(first_unbalanced(svg).empty());
-  CHECK(svg.find("width=\"670.0\"") != std::string::npos);
-  CHECK(svg.find("width=\"335.0\"") != std::string::npos);
+  const std::vector<double> width = of_rects(svg, "width");
+  REQUIRE(width.size() == 2);
+  CHECK(width[1] == Approx(2 * width[0]));
   CHECK(count(svg, "font-weight=\"bold\"") == 1);
   CHECK(svg.find("this &lt;plan&gt;") != std::string::npos);
 }
@@ -151,7 +178,12 @@ TEST_CASE("bars are as long as their times and the chosen one stands out") {
 TEST_CASE("a curve goes through all values, from the largest at the top to the smallest") {
   const std::string svg = curve_svg({3, 2, 1}, "loss");
   CHECK(first_unbalanced(svg).empty());
-  CHECK(svg.find("points=\"46.0,8.0 543.0,90.0 1040.0,172.0 \"") != std::string::npos);
+  const std::vector<double> points = numbers_in(svg, "points");
+  REQUIRE(points.size() == 6);  // x and y of three
+  CHECK(points[2] - points[0] == Approx(points[4] - points[2]));
+  CHECK(points[3] - points[1] == Approx(points[5] - points[3]));
+  CHECK(points[0] < points[2]);
+  CHECK(points[1] < points[3]);  // downwards
   CHECK(curve_svg({1}, "loss").empty());
   CHECK(first_unbalanced(curve_svg({5, 5, 5}, "flat")).empty());
 }
@@ -163,7 +195,7 @@ TEST_CASE("a curve leaves out values that are no numbers") {
   CHECK(first_unbalanced(svg).empty());
   CHECK(svg.find("nan") == std::string::npos);
   CHECK(svg.find("inf") == std::string::npos);
-  CHECK(svg.find("points=\"377.3,8.0 1040.0,172.0 \"") != std::string::npos);
+  CHECK(numbers_in(svg, "points").size() == 4);  // x and y of two
 }
 
 }  // namespace

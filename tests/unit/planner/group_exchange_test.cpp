@@ -88,7 +88,7 @@ TEST_CASE("chunks of no weight are left out of every round") {
 void check_forms(const ScheduleRequest& request, const std::vector<std::uint32_t>& weights) {
   const CollectiveForm one(make_group_exchange(request, weights), request.topology);
   const auto forms = group_exchange_forms(request, one.shape(), weights);
-  REQUIRE(forms.size() == 3);
+  REQUIRE_FALSE(forms.empty());
   std::int64_t last = one.shape().transfers;
   for (const CollectiveForm& form : forms) {
     const CollectiveForm made(form.graph(), request.topology);
