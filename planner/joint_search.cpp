@@ -251,9 +251,11 @@ void JointSearch::refine(Found& found, const CandidateFilter& candidates, bool m
   }
 }
 
-void JointSearch::take_uniform(Found& found, const CandidateFilter& candidates) {
-  for (Search::Uniform& plan :
-       search_.uniform_plans(found.best.bucket_size, found.best.plan.batch, candidates)) {
+void JointSearch::take_uniform(Found& found, const CandidateFilter& candidates,
+                               bool prefers_light) {
+  std::vector<Search::Uniform> plans =
+      search_.uniform_plans(found.best.bucket_size, found.best.plan.batch, candidates);
+  for (const Search::Uniform& plan : plans) {
     const Duration step = plan.scored.estimate.step_time;
     if (plan.is_everywhere) {
       lower(found.uniform, plan.name, step);
@@ -266,9 +268,24 @@ void JointSearch::take_uniform(Found& found, const CandidateFilter& candidates) 
     found.fastest = std::min(found.fastest, step);
     found.fastest_uniform = std::min(found.fastest_uniform, step);
     if (step < found.best.estimate.step_time) {
+      found.best = plan.scored;
+    }
+  }
+  const Duration good_enough = scaled(found.fastest, 1 + kWorthwhile);
+  for (Search::Uniform& plan : plans) {
+    if (prefers_light && plan.scored.estimate.step_time <= good_enough &&
+        error_of(plan.scored) < error_of(found.best)) {
       found.best = std::move(plan.scored);
     }
   }
+}
+
+double JointSearch::error_of(const Search::Scored& scored) const {
+  double error = 0;
+  for (const std::size_t candidate : scored.chosen) {
+    error = std::max(error, search_.candidates().all()[candidate].error);
+  }
+  return error;
 }
 
 Search::Scored JointSearch::with_batch(const Search::Scored& scored, const plan::BatchPlan& batch) {
@@ -512,6 +529,22 @@ void JointSearch::try_step_forms(Found& found, const Knobs& knobs) {
     };
     try_part(found, is_of_family, family);
   }
+}
+
+void JointSearch::finish_quickly(JointResult& result) {
+  Found found{.best = std::move(result.best),
+              .fastest = {},
+              .best_of = std::move(result.best_of),
+              .uniform = {}};
+  found.fastest = found.best.estimate.step_time;
+  if (found.best.plan.batch.local_batch.size() < kVeryManyRanks) {
+    take_uniform(found, any_candidate, true);
+  }
+  const Duration limit = std::min(scaled(found.fastest, 1 + kWorthwhile), found.fastest_uniform);
+  result.lightened += search_.lighten(found.best, any_candidate, limit);
+  result.best = std::move(found.best);
+  result.best_of = std::move(found.best_of);
+  result.uniform = std::move(found.uniform);
 }
 
 JointResult JointSearch::run() {

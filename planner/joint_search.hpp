@@ -104,6 +104,10 @@ class JointSearch {
 
   /// Throws ConfigError when the options leave no plan.
   JointResult run();
+  /// After a search that ended before it came to this: the same codecs for all buckets, of which
+  /// the fastest may become the plan (below kVeryManyRanks); then lighter codecs where they cost no
+  /// time.
+  void finish_quickly(JointResult& result);
   /// For PlannerOptions::enough_gap, before run(): the first plan in FP32 whose step takes no more
   /// than `enough`, of the batch that is not searched. Of those that are made soonest only, where
   /// ranks are very many. None where nothing else than FP32 would be tried, either.
@@ -155,7 +159,10 @@ class JointSearch {
   /// Plans of candidates of one kind instead of `found` where faster.
   void try_part(Found& found, const CandidateFilter& part, const std::string& name);
   /// The same codec everywhere instead of `found`, on its buckets, where faster.
-  void take_uniform(Found& found, const CandidateFilter& candidates);
+  /// `prefers_light`: one that costs no time takes the place of what rounds more.
+  void take_uniform(Found& found, const CandidateFilter& candidates, bool prefers_light = false);
+  /// Relative, of the bucket that is rounded most.
+  double error_of(const Search::Scored& scored) const;
   /// The same codec everywhere, then lighter ones, in what was found among `candidates`.
   void refine(Found& found, const CandidateFilter& candidates, bool may_compress);
   /// Simulates it unless it can neither be the result nor the fastest under its limit.

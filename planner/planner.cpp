@@ -125,6 +125,10 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   found.was_quick =
       std::exchange(is_quickly_done, false) && !found.is_near_bound && !is_told_to_stop;
   quick.reset();
+  const bool has_choice = !asked.codec.has_value() && !asked.schedule.has_value();
+  if (found.was_quick && has_choice) {
+    joint.finish_quickly(found);
+  }
   found.was_stopped = found.was_stopped && !found.is_near_bound && !found.was_quick;
   progress(1, "checking");
   const auto finish = [&](const JointResult& result) {

@@ -81,6 +81,10 @@ class TableMaker {
   std::optional<TableRow> row(std::int64_t elements, bool simulate_all, double share,
                               const std::function<bool()>& stop);
   void add_crossovers(ScheduleTable& table);
+  /// Of the work of a quick search.
+  QuickLimit limit_of(double share) const {
+    return QuickLimit(topology_.rank_count(), share * (is_coarse_ ? kShareOfCoarse : 1));
+  }
 
  private:
   /// Once the limit is reached, the best so far; where there is none, throws WorkStopped, or takes
@@ -89,10 +93,6 @@ class TableMaker {
                             bool is_needed = true);
   /// What is simulated whatever it takes becomes what is simulated soonest.
   void needed_first(std::vector<std::size_t>& order) const;
-  QuickLimit limit_of(double share) const {
-    return QuickLimit(topology_.rank_count(), share * (is_coarse_ ? kShareOfCoarse : 1));
-  }
-
   const topology::Topology& topology_;
   topology::Router router_;
   plan::CostModel& cost_model_;
@@ -208,7 +208,7 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
     const Duration burst = topology::longest_burst_time(topology_);
     limit.set_bound(plan::encoded_size(codec_, elements) / rate_ - burst);
   }
-  if (is_quick_) {
+  if (is_quick_ && topology_.rank_count() >= kVeryManyRanks) {
     needed_first(order);
   }
   std::optional<std::size_t> best;
@@ -328,14 +328,20 @@ ScheduleTable make_schedule_table(const topology::Topology& topology, plan::Cost
                      fmt::format("no schedule that can be used: {}", fmt::join(reasons, "; ")),
                      "a codec that leaves at least one"});
   }
+  const QuickLimit of_rows = maker.limit_of(kShareOfRows);
+  const auto work_of_rows = static_cast<double>(of_rows.left());
   for (const std::int64_t elements : counts) {
     if (options.progress) {
       options.progress(static_cast<double>(table.rows.size()) / static_cast<double>(counts.size()),
                        to_string(Bytes(elements * kElementBytes)));
     }
+    // Some rows take little: what they leave is for the others.
+    constexpr std::size_t kAtOnce = 4;
+    const std::size_t rows_left = std::min(counts.size() - table.rows.size(), kAtOnce);
+    const double left = std::max(0.0, static_cast<double>(of_rows.left()) / work_of_rows);
     std::optional<TableRow> row =
-        maker.row(elements, options.simulate_all, kShareOfRows / static_cast<double>(counts.size()),
-                  options.stop);
+        maker.row(elements, options.simulate_all,
+                  kShareOfRows * left / static_cast<double>(rows_left), options.stop);
     if (!row.has_value()) {
       table.was_stopped = true;
       return table;

@@ -152,7 +152,7 @@ class Place(harness.CommandTest):
 class Replan(harness.CommandTest):
     def setUp(self):
         super().setUp()
-        self.rackrail("plan", "two-racks-40g", "resnet-50", "-o", "plan.json")
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--search", "thorough", "-o", "plan.json")
 
     def write(self, name, text):
         (self.folder / name).write_text(text, encoding="utf-8")

@@ -259,7 +259,7 @@ TEST_CASE("a family whose schedule is not made in time is left out, with all tha
   PlannerOptions options;
   CandidateSet all(topology, *costs, options);
   std::size_t made_before = 0;
-  for (const int questions : {0, 4, 16, 64, 256}) {
+  for (const int questions : {0, 2, 4, 8, 16}) {
     CAPTURE(questions);
     int asked = 0;
     options.stop = [&asked, questions] { return asked++ >= questions; };

@@ -1,12 +1,16 @@
 // Quick searches: on random clusters that nobody tuned them on, what they find against thorough
 // ones; that they are repeatable, and end by work.
+#include <fmt/format.h>
+
 #include <catch2/catch.hpp>
+#include <functional>
 #include <optional>
 #include <random>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/work.hpp"
+#include "plan/codec.hpp"
 #include "plan/format.hpp"
 #include "planner/planner.hpp"
 #include "planner/schedule_table.hpp"
@@ -71,6 +75,42 @@ TEST_CASE("a quick plan takes at most 1 % longer than a thorough one, and is the
   constexpr double kMostLonger = 1.01;
   CHECK(quick.prediction.step_time <= scaled(thorough.prediction.step_time, kMostLonger));
   CHECK(plan::to_json(planned(topology, workload, SearchEffort::kQuick)) == plan::to_json(quick));
+}
+
+TEST_CASE("a quick plan is no slower than one codec for all buckets") {
+  const auto seed = GENERATE(11U, 12U, 13U, 14U);
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  const topology::Topology topology = random_racks(random);
+  const plan::Workload workload = random_model(random);
+  const plan::Plan quick = planned(topology, workload, SearchEffort::kQuick);
+  constexpr double kRounding = 1.001;
+  for (const char* name : {"none", "fp16"}) {  // int8 by order is not within the error budget
+    PlannerOptions options;
+    options.compare_baselines = false;
+    options.codec = plan::parse_codec(name);
+    const plan::Plan uniform =
+        make_plan(topology, workload, *sim::make_cost_model(topology, {}), options);
+    CAPTURE(name);
+    CHECK(quick.prediction.step_time <= scaled(uniform.prediction.step_time, kRounding));
+  }
+}
+
+TEST_CASE("a search that is told to stop says so, one that is quick does not") {
+  std::mt19937 random(21U);
+  const topology::Topology topology = random_racks(random);
+  const plan::Workload workload = random_model(random);
+  const auto notes_with = [&](std::function<bool()> stop) {
+    PlannerOptions options;
+    options.effort = SearchEffort::kQuick;
+    options.stop = std::move(stop);
+    const plan::Plan plan =
+        make_plan(topology, workload, *sim::make_cost_model(topology, {}), options);
+    return fmt::format("{}", fmt::join(plan.notes, "\n"));
+  };
+  CHECK_THAT(notes_with([] { return true; }), Catch::Contains("was stopped early"));
+  CHECK_THAT(notes_with([] { return false; }), !Catch::Contains("was stopped early"));
+  CHECK(notes_with([] { return false; }) == notes_with({}));
 }
 
 TEST_CASE("a limit is reached by work, sooner the nearer the bound is") {
