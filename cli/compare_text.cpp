@@ -71,7 +71,7 @@ std::string remarks_of(const planner::FamilySteps& family) {
   }
   if (!family.fp32 && !family.fp16 && !family.any) {
     return family.was_stopped
-               ? fmt::format("not tried        {}: the time was used up\n", family.family)
+               ? fmt::format("not tried        {}: the search ended before\n", family.family)
                : fmt::format("not here         {}: no codec fits\n", family.family);
   }
   std::string remarks;
@@ -79,7 +79,7 @@ std::string remarks_of(const planner::FamilySteps& family) {
     remarks += fmt::format("not in FP16      {}: {}\n", family.family, *family.fp16_refusal);
   }
   if (family.was_stopped) {
-    remarks += fmt::format("not finished     {}: the time was used up\n", family.family);
+    remarks += fmt::format("not finished     {}: the search ended before\n", family.family);
   }
   return remarks;
 }

@@ -174,7 +174,10 @@ void print(const explore::Explanation& explanation, const PlanInput& input,
     const bool is_shown = std::abs(gain.gain) >= kLeastShown || options.replan ||
                           !options.links.empty() || &gain == &explanation.gains.front();
     if (!is_shown) {
-      if (std::ranges::find(idle, gain.what) == idle.end()) {
+      const bool is_idle = std::ranges::none_of(explanation.gains, [&](const explore::Gain& other) {
+        return other.what == gain.what && std::abs(other.gain) >= kLeastShown;
+      });
+      if (is_idle && std::ranges::find(idle, gain.what) == idle.end()) {
         idle.push_back(gain.what);
       }
       continue;
@@ -188,7 +191,7 @@ void print(const explore::Explanation& explanation, const PlanInput& input,
   }
   fmt::print("{}\n", gains.to_string());
   if (!idle.empty()) {
-    fmt::print("no gain         by {} (below 0.01 % of the step)\n", fmt::join(idle, ", "));
+    fmt::print("no gain         by {} (below 0.005 % of the step)\n", fmt::join(idle, ", "));
   }
   if (const explore::Gain* bottleneck = explanation.bottleneck()) {
     fmt::print("bottleneck      {}: {} saves {:.2f} % of the step\n", bottleneck->what,

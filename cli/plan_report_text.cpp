@@ -126,7 +126,7 @@ std::string report_text(const planner::PlanReport& report, const plan::Plan& pla
         to_string(report.unprotected->step_time), signed_percent(report.unprotected->against_plan));
   }
   if (!report.not_reached.empty()) {
-    text += fmt::format("not tried       {}: the time was used up\n",
+    text += fmt::format("not tried       {}: the search ended before\n",
                         fmt::join(report.not_reached, "; "));
   }
   return text;

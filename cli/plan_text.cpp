@@ -108,8 +108,8 @@ std::optional<std::int64_t> own_local_batch(const plan::Plan& plan, const std::s
 
 std::string baseline_text(const plan::Plan& plan, const std::string& baseline) {
   static const std::map<std::string, std::string> kInWords = {
-      {"best fp32", "best plan in FP32"},
-      {"best fp16", "best plan with FP16 at most"},
+      {"best fp32", "best found in FP32"},
+      {"best fp16", "best found with FP16 at most"},
       {"naive ring fp32 25 MiB", "naive: FP32 ring, 25 MiB buckets"},
       {"double tree fp32", "double tree, FP32"},
       {"parameter server fp32", "parameter server, FP32"}};

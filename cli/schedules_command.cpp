@@ -37,8 +37,11 @@ nlohmann::json table_json(const planner::ScheduleTable& table) {
   for (const planner::TableRow& row : table.rows) {
     nlohmann::json times = nlohmann::json::object();
     for (std::size_t i = 0; i < row.times.size(); ++i) {
-      times[table.families[i]] = {
-          {row.times[i].is_simulated ? "time_s" : "at_least_s", row.times[i].time.seconds()}};
+      nlohmann::json& time = times[table.families[i]];
+      time = {{row.times[i].is_simulated ? "time_s" : "at_least_s", row.times[i].time.seconds()}};
+      if (row.times[i].is_cut) {
+        time["is_cut"] = true;
+      }
     }
     sizes.push_back({{"bytes", row.bytes.count()},
                      {"best", table.families[row.best]},
@@ -68,7 +71,8 @@ void print_table(const planner::ScheduleTable& table) {
   for (const planner::TableRow& row : table.rows) {
     std::vector<std::string> cells = {to_string(row.bytes), table.families[row.best]};
     for (const planner::TableTime& time : row.times) {
-      cells.push_back((time.is_simulated ? "" : "> ") + to_string(time.time));
+      const char* const sign = !time.is_simulated ? "> " : time.is_cut ? "< " : "";
+      cells.push_back(sign + to_string(time.time));
     }
     text.add_row(std::move(cells));
   }
@@ -120,8 +124,10 @@ void run_schedules(Session& session, const SchedulesOptions& options) {
     session.print_json(result);
     return;
   }
-  fmt::print("{}: all-reduce over {} ranks, codec {}; '>': slower than the best, not simulated\n\n",
-             cluster.name(), cluster.rank_count(), plan::display_name(chosen.codec));
+  fmt::print(
+      "{}: all-reduce over {} ranks, codec {}\n"
+      "'>': at least, not simulated; '<': at most, a quick search ended there\n\n",
+      cluster.name(), cluster.rank_count(), plan::display_name(chosen.codec));
   print_table(table);
   if (table.was_stopped) {
     fmt::print("stopped by Ctrl-C: larger sizes are missing\n");
@@ -149,9 +155,8 @@ void add_schedules_command(CLI::App& app, Session& session) {
       ->capture_default_str();
   command->add_option("--to", options->to, "Largest message, e.g. '4 GiB'. Sizes double up to it")
       ->capture_default_str();
-  command->add_flag(
-      "--all", options->all,
-      "Simulate every schedule at every size, including those that are certainly slower");
+  command->add_flag("--all", options->all,
+                    "Simulate every schedule at every size, also those that cannot be the best");
   add_search_option(*command, options->search);
   command->footer("Example: rackrail schedules two-racks-40g");
   command->callback([&session, options] {

@@ -306,13 +306,14 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   if (compresses && fp32 != best_of.end()) {
     constexpr double kWorthIt = 1.01;
     notes.push_back(
-        fmt::format("compression {}: without it the best step takes {} ({})",
+        fmt::format("compression {}: without it the best step found takes {} ({} over this plan)",
                     fp32->second >= scaled(step, kWorthIt) ? "pays off" : "gains little here",
                     to_string(fp32->second), share_text(fp32->second, step)));
   }
   if (compresses && fp16 != best_of.end() && fp16->second > step) {
-    notes.push_back(fmt::format("with FP16 at most, the best step takes {} ({})",
-                                to_string(fp16->second), share_text(fp16->second, step)));
+    notes.push_back(
+        fmt::format("with FP16 at most, the best step found takes {} ({} over this plan)",
+                    to_string(fp16->second), share_text(fp16->second, step)));
   }
   if (!found.uniform.empty()) {
     notes.push_back(uniform_note(compresses, found.uniform, step));
@@ -330,11 +331,12 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
     notes.push_back(
         naive == plan.prediction.baselines.end()
             ? "the naive baseline is left out: it takes too long to simulate"
-            : fmt::format("the naive baseline (FP32 ring, 25 MiB buckets){} takes {} ({})",
-                          is_same_everywhere(plan.batch)
-                              ? ""
-                              : ", with " + local_batch_text(same_everywhere(plan.batch)) + ",",
-                          to_string(naive->second), share_text(naive->second, step)));
+            : fmt::format(
+                  "the naive baseline (FP32 ring, 25 MiB buckets){} takes {} ({} over this plan)",
+                  is_same_everywhere(plan.batch)
+                      ? ""
+                      : ", with " + local_batch_text(same_everywhere(plan.batch)) + ",",
+                  to_string(naive->second), share_text(naive->second, step)));
   }
   if (found.was_stopped) {
     notes.emplace_back("the search was stopped early: with more time it may find a faster plan");

@@ -124,11 +124,15 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   found.is_near_bound = std::exchange(is_near_bound, false);  // what follows is not stopped by it
   found.was_quick =
       std::exchange(is_quickly_done, false) && !found.is_near_bound && !is_told_to_stop;
-  quick.reset();
   const bool has_choice = !asked.codec.has_value() && !asked.schedule.has_value();
   if (found.was_quick && has_choice) {
+    constexpr double kShareOfFinish = 0.5;
+    constexpr std::size_t kRanksOfFinish = 64;  // as much with more
+    quick.emplace(std::min(topology.rank_count(), kRanksOfFinish), kShareOfFinish);
     joint.finish_quickly(found);
   }
+  quick.reset();
+  is_quickly_done = false;
   found.was_stopped = found.was_stopped && !found.is_near_bound && !found.was_quick;
   progress(1, "checking");
   const auto finish = [&](const JointResult& result) {

@@ -35,10 +35,10 @@ constexpr double kCoarseAccuracy = 2;       // of crossovers
 constexpr std::size_t kCoarseTransfers = 45'000;
 // Of the work of a quick search: what making forms, rows and crossovers may take of it, and what a
 // coarse table has.
-constexpr double kShareOfForms = 0.25;
-constexpr double kShareOfRows = 0.5;
-constexpr double kShareOfCrossovers = 0.25;
-constexpr double kShareOfCoarse = 0.25;
+constexpr double kShareOfForms = 0.4;
+constexpr double kShareOfRows = 1.4;
+constexpr double kShareOfCrossovers = 0.2;
+constexpr double kShareOfCoarse = 0.15;
 
 /// Whether the limit is reached, which must outlive that.
 std::function<bool()> until(const QuickLimit& limit) {
@@ -50,6 +50,7 @@ struct Entry {
   std::vector<CollectiveForm> forms;
   std::optional<DivisionSearch> search;
   std::map<std::int64_t, TableTime> simulated;  ///< by elements
+  Duration of_smaller;  ///< of the largest size that was simulated with all divisions
 
   Duration at_least(std::int64_t elements) const {
     Duration least(INT64_MAX);
@@ -145,8 +146,10 @@ const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements, const
     return known->second;
   }
   bool has_time = false;
+  bool is_cut = false;
   const auto stop = [&] {
-    return limit != nullptr && (has_time || !is_needed) && limit->is_reached();
+    is_cut = limit != nullptr && (has_time || !is_needed) && limit->is_reached();
+    return is_cut;
   };
   const Interruptible interruptible(cost_model_, stop);
   const StoppableWork stoppable(is_needed ? std::function<bool()>() : stop);
@@ -167,8 +170,11 @@ const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements, const
     return taken;
   };
   const DividedCollective best = entry.search->fastest(elements, time);
+  if (!is_cut) {
+    entry.of_smaller = best.time;
+  }
   return entry.simulated
-      .emplace(elements, TableTime{best.time, true, best.slice_elements, best.form})
+      .emplace(elements, TableTime{best.time, true, best.slice_elements, best.form, is_cut})
       .first->second;
 }
 
@@ -187,10 +193,7 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (const Entry& entry : entries_) {
     Duration least = entry.at_least(elements);
-    if (!entry.simulated.empty()) {
-      // Sizes ascend: the last one simulated is smaller.
-      least = std::max(least, scaled(entry.simulated.rbegin()->second.time, kLeastOfSmaller));
-    }
+    least = std::max(least, scaled(entry.of_smaller, kLeastOfSmaller));  // sizes ascend
     row.times.push_back({least});
   }
   // With very many ranks, of those that may be equally good what is simulated soonest.

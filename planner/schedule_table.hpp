@@ -54,12 +54,13 @@ struct TableTime {
   bool is_simulated = false;        ///< else the α–β bound, which is more than the best time
   std::int64_t slice_elements = 0;  ///< with which it takes that long; 0 when not simulated
   std::size_t form = 0;             ///< index into collective_forms() with which it does
+  bool is_cut = false;              ///< a quick search ended before all divisions were simulated
 };
 
 struct TableRow {
   Bytes bytes;                   ///< of the FP32 buffer on every rank
   std::vector<TableTime> times;  ///< by ScheduleTable::families
-  std::size_t best = 0;          ///< simulated, and no family is faster; the first of equal ones
+  std::size_t best = 0;          ///< the fastest simulated one, the first of equal ones
 };
 
 /// From this size on another family is the best one.

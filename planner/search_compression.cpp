@@ -71,8 +71,10 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan
       best = std::min(best, expected.step);
     }
   }
+  std::vector<std::pair<std::string, Expected>> by_step(all.begin(), all.end());
+  std::ranges::stable_sort(by_step, {}, [](const auto& one) { return one.second.step; });
   std::vector<Uniform> plans;
-  for (const auto& [name, one] : all) {
+  for (const auto& [name, one] : by_step) {  // the most promising first: the search may be stopped
     if ((is_within_budget() && !expects()) || one.step <= scaled(best, 1 + kTimelineDeviation)) {
       Scored scored =
           drafted(groups[one.division], tables[one.division].chosen(one.uniform->assignment),
