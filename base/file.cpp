@@ -51,7 +51,7 @@ int write_all(int descriptor, std::string_view content) {
   return 0;
 }
 
-/// Ctrl-C waits while it lives, so that no temporary file is left.
+/// While it lives, Ctrl-C waits in this thread, so that one without others leaves no temporary file.
 class InterruptsWait {
  public:
   InterruptsWait() {

@@ -13,13 +13,14 @@ namespace {
 // What a handler may touch: lock-free atomics.
 std::atomic<bool> has_come{false};
 std::atomic<bool> prints_json{false};
+std::atomic<bool> is_on_terminal{false};
 std::atomic<int> ending_early{0};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
 /// Over a progress bar, if there is one.
 void say(std::string_view line) {
   constexpr std::string_view kErase = "\r\033[K";
-  if (isatty(STDERR_FILENO) == 1) {
+  if (is_on_terminal) {
     [[maybe_unused]] const ssize_t erased = write(STDERR_FILENO, kErase.data(), kErase.size());
   }
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line.data(), line.size());
@@ -44,6 +45,7 @@ void on_interrupt(int /*number*/) {
 
 InterruptHandler::InterruptHandler(bool json) {
   prints_json = json;
+  is_on_terminal = isatty(STDERR_FILENO) == 1;
   sigaction(SIGINT, nullptr, &before_);
   if (before_.sa_handler == SIG_IGN) {
     return;

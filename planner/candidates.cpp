@@ -303,12 +303,13 @@ void CandidateSet::make_step_forms() {
   }
 }
 
-// A quick search leaves half of its work to the others; what that is the first ones are not to say.
+// One family leaves some of a quick search's work to those after it.
 std::function<bool()> CandidateSet::end_of_family() const {
   if (!work_left_ || candidates_.empty()) {
     return candidates_.empty() ? std::function<bool()>() : stop_;
   }
-  return [this, least = work_left_() / 2] { return stop_() || work_left_() <= least; };
+  constexpr std::int64_t kPartOfOthers = 4;
+  return [this, least = work_left_() / kPartOfOthers] { return stop_() || work_left_() <= least; };
 }
 
 void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<TierCodecs>& pairs,

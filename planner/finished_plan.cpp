@@ -321,6 +321,14 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   if (options.codec.has_value() && !options.codec->survives_many_hops()) {
     notes.push_back(lighter_note(*options.codec, plan.buckets));
   }
+  const bool adds_in_network = std::ranges::any_of(plan.buckets, [&](const plan::Bucket& bucket) {
+    return !plan.schedules[bucket.schedule].groups().empty();
+  });
+  if (adds_in_network) {
+    notes.emplace_back(
+        "switches add and copy in this plan; training sends such transfers one by one, which takes "
+        "longer than predicted: --schedule hierarchical plans without");
+  }
   if (found.lightened > 0) {
     notes.push_back(fmt::format(
         "{} compressed less than possible: it costs no time, as compute or other buckets hide it",

@@ -537,9 +537,7 @@ void JointSearch::finish_quickly(JointResult& result) {
               .best_of = std::move(result.best_of),
               .uniform = {}};
   found.fastest = found.best.estimate.step_time;
-  if (found.best.plan.batch.local_batch.size() < kVeryManyRanks) {
-    take_uniform(found, any_candidate, true);
-  }
+  take_uniform(found, any_candidate, true);
   const Duration limit = std::min(scaled(found.fastest, 1 + kWorthwhile), found.fastest_uniform);
   result.lightened += search_.lighten(found.best, any_candidate, limit);
   result.best = std::move(found.best);

@@ -105,8 +105,8 @@ class JointSearch {
   /// Throws ConfigError when the options leave no plan.
   JointResult run();
   /// After a search that ended before it came to this: the same codecs for all buckets, of which
-  /// the fastest may become the plan (below kVeryManyRanks); then lighter codecs where they cost no
-  /// time.
+  /// the fastest may become the plan; then lighter codecs where they cost no time. With very many
+  /// ranks that takes longer than the search.
   void finish_quickly(JointResult& result);
   /// For PlannerOptions::enough_gap, before run(): the first plan in FP32 whose step takes no more
   /// than `enough`, of the batch that is not searched. Of those that are made soonest only, where

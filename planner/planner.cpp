@@ -125,10 +125,9 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   found.was_quick =
       std::exchange(is_quickly_done, false) && !found.is_near_bound && !is_told_to_stop;
   const bool has_choice = !asked.codec.has_value() && !asked.schedule.has_value();
-  if (found.was_quick && has_choice) {
+  if (found.was_quick && has_choice && topology.rank_count() < kVeryManyRanks) {
     constexpr double kShareOfFinish = 0.5;
-    constexpr std::size_t kRanksOfFinish = 64;  // as much with more
-    quick.emplace(std::min(topology.rank_count(), kRanksOfFinish), kShareOfFinish);
+    quick.emplace(topology.rank_count(), kShareOfFinish);
     joint.finish_quickly(found);
   }
   quick.reset();

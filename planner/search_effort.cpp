@@ -18,7 +18,7 @@ struct WorkOfRanks {
   std::size_t ranks;
   double work;
 };
-constexpr WorkOfRanks kWork[] = {{0, 4e6}, {64, 7.2e6}, {256, 61e6}, {1024, 120e6}};
+constexpr WorkOfRanks kWork[] = {{0, 4e6}, {64, 7.2e6}, {256, 90e6}, {1024, 150e6}};
 // From this distance to the bound on all of it is worth while, nearer a part in proportion.
 constexpr double kFarFromBound = 0.05;
 

@@ -139,12 +139,56 @@ bool SwitchTrees::reaches_all(const Request& request, const std::vector<LinkId>&
       leaves, [&](Rank leaf) { return ways_[topology_.node_of(leaf).index()].hops == kFar; });
 }
 
-double SwitchTrees::fullest_of(const Request& request, std::span<const LinkId> links) const {
-  double fullest = 0;
-  for (const LinkId link : links) {
-    fullest = std::max(fullest, cost(link, request.share));
+// Breadth first; ranks pass nothing on.
+const std::vector<std::uint32_t>& SwitchTrees::hops_from(const Request& request, NodeId source) {
+  std::vector<std::uint32_t>& hops = hops_[{source, request.op}];
+  if (!hops.empty()) {
+    return hops;
   }
-  return fullest;
+  hops.assign(topology_.node_count(), kFar);
+  hops[source.index()] = 0;
+  std::vector<NodeId> reached = {source};
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const NodeId node = reached[i];
+    if (topology_.rank_of(node).has_value()) {
+      continue;
+    }
+    Work::step(request.links(node).size());
+    for (const LinkId link : request.links(node)) {
+      const NodeId far = request.far(link);
+      if (hops[far.index()] == kFar && topology_.link(link).kind != topology::LinkKind::kShared) {
+        hops[far.index()] = hops[node.index()] + 1;
+        reached.push_back(far);
+      }
+    }
+  }
+  return hops;
+}
+
+// Where the last switch of a stem is nearest to no leaf, the tree is that of a shorter stem.
+bool SwitchTrees::may_be_new(const Request& request, const std::vector<LinkId>& stem,
+                             std::span<const Rank> leaves) {
+  std::vector<const std::vector<std::uint32_t>*> sources;
+  for (const LinkId link : stem) {
+    if (is_able(request.far(link), request.op)) {
+      sources.push_back(&hops_from(request, request.far(link)));
+    }
+  }
+  const std::vector<std::uint32_t>& last = *sources.back();
+  sources.pop_back();
+  bool is_nearest = false;
+  for (const Rank leaf : leaves) {
+    const std::size_t node = topology_.node_of(leaf).index();
+    std::uint32_t nearest = kFar;
+    for (const std::vector<std::uint32_t>* source : sources) {
+      nearest = std::min(nearest, (*source)[node]);
+    }
+    if (last[node] == kFar && nearest == kFar) {
+      return false;  // nobody reaches it
+    }
+    is_nearest = is_nearest || last[node] <= nearest;
+  }
+  return is_nearest;
 }
 
 std::size_t SwitchTrees::links_to(const Request& request, const std::vector<LinkId>& stem,
@@ -179,7 +223,9 @@ std::optional<SwitchTrees::Tree> SwitchTrees::tree_over(const Request& request,
   }
   tree.links.insert(tree.links.end(), stem.begin(),
                     stem.begin() + static_cast<std::ptrdiff_t>(of_stem));
-  tree.fullest = fullest_of(request, tree.links);
+  for (const LinkId link : tree.links) {
+    tree.fullest = std::max(tree.fullest, cost(link, request.share));
+  }
   return tree;
 }
 
@@ -227,7 +273,7 @@ std::optional<std::vector<topology::Route>> SwitchTrees::take(plan::TransferOp o
   std::optional<Tree> best;
   const std::vector<LinkId>* best_stem = nullptr;
   for (const std::vector<LinkId>& stem : stems) {
-    if (best && stem.size() > best_stem->size() && fullest_of(request, stem) >= best->fullest) {
+    if (!may_be_new(request, stem, leaves)) {
       continue;
     }
     auto tree = tree_over(request, stem, leaves);

@@ -10,16 +10,18 @@
 // switches on that path the shortest paths to the ranks, where among equally short ones that with
 // the emptiest links counts. So the switches are what is tried, as far from the root as the
 // farthest rank at most; where paths part at a vertex that cannot do it, the next is tried. A
-// switch is left out where one nearer to the root is known whose tree has no fuller link than the
-// path to this one. That finds all trees of fat trees and of stars, rotates over spines and
-// parallel cables, and is a heuristic elsewhere: least trees of this kind are Steiner trees.
+// switch is left out that is farther from each rank than another one on its path. That finds all
+// trees of fat trees and of stars, rotates over spines and parallel cables, and is a heuristic
+// elsewhere: least trees of this kind are Steiner trees.
 //
 // Complexity: for one tree, O(L + V log V) for each of the switches that are tried.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "plan/transfer_graph.hpp"
@@ -62,7 +64,10 @@ class SwitchTrees {
   std::vector<LinkId> way_to(const Request& request, NodeId node) const;
   bool reaches_all(const Request& request, const std::vector<LinkId>& stem,
                    std::span<const Rank> leaves);
-  double fullest_of(const Request& request, std::span<const LinkId> links) const;
+  /// Fewest links from a switch to each vertex; kFar where there is no way.
+  const std::vector<std::uint32_t>& hops_from(const Request& request, NodeId source);
+  bool may_be_new(const Request& request, const std::vector<LinkId>& stem,
+                  std::span<const Rank> leaves);
   /// Of the stem, before a vertex that it leads to.
   static std::size_t links_to(const Request& request, const std::vector<LinkId>& stem,
                               NodeId source);
@@ -77,6 +82,7 @@ class SwitchTrees {
   std::vector<double> load_;  ///< by link: share of the data that it carries
   std::vector<Way> ways_;     ///< by vertex, of the last search
   std::vector<NodeId> reached_;
+  std::map<std::pair<NodeId, plan::TransferOp>, std::vector<std::uint32_t>> hops_;
   std::uint32_t walk_ = 0;             ///< number of the tree that is made
   std::vector<std::uint32_t> walked_;  ///< by vertex: the last tree that holds it
   std::vector<std::uint32_t> parted_;  ///< by vertex: the last tree of which a link leads from it
