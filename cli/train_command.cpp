@@ -112,33 +112,37 @@ std::optional<TrainingPrediction> prediction_of(
 /// A progress bar over steps; the callback comes from another thread.
 class TrainingProgress {
  public:
-  /// Shows nothing before the first update: what comes before the training has bars of its own.
+  /// Shows nothing before the first update, as what comes before the training has bars of its own.
+  /// Nor has it a thread before: NCCL needs an environment that only a process without threads
+  /// sets.
   TrainingProgress(std::int64_t steps, Elsewhere elsewhere)
-      : steps_(steps), bar_("training", elsewhere) {
-    bar_.clear();
-  }
+      : steps_(steps), elsewhere_(elsewhere) {}
 
   void update(const runtime::JobProgress& progress) {
     const std::lock_guard lock(mutex_);
+    if (!bar_) {
+      bar_.emplace("training", elsewhere_);
+    }
     if (progress.joined < progress.world_size) {
-      bar_.update(0,
-                  fmt::format("{} of {} workers are here", progress.joined, progress.world_size));
+      bar_->update(0,
+                   fmt::format("{} of {} workers are here", progress.joined, progress.world_size));
       return;
     }
     const double share =
         steps_ > 0 ? static_cast<double>(progress.step) / static_cast<double>(steps_) : 0;
-    bar_.update(share, fmt::format("step {}, loss {:.4f}, {} per step", progress.step,
-                                   progress.loss, to_string(progress.step_time)));
+    bar_->update(share, fmt::format("step {}, loss {:.4f}, {} per step", progress.step,
+                                    progress.loss, to_string(progress.step_time)));
   }
   void finish() {
     const std::lock_guard lock(mutex_);
-    bar_.clear();
+    bar_.reset();
   }
 
  private:
   std::mutex mutex_;
   std::int64_t steps_;
-  ProgressBar bar_;
+  Elsewhere elsewhere_;
+  std::optional<ProgressBar> bar_;
 };
 
 ContinuationOptions continuation_options(const TrainOptions& options) {

@@ -131,7 +131,7 @@ class GpuTraining(SmallTrainingTest):
     def test_a_bound_on_the_error_is_the_exit_status(self):
         result = self.validate("--within", "0.0001%", status=1)
         text = result.out
-        self.assertIn("note: workers take turns on the GPU that they share", result.err)
+        self.assertIn("note: workers that share a GPU take turns", result.err)
         self.assertRegex(text, r"sums alone +pinned memory and ucx")
         self.assertIn("hidden: ", text)
         self.assertIn("bit-identical on all ranks", text)
