@@ -51,7 +51,8 @@ int write_all(int descriptor, std::string_view content) {
   return 0;
 }
 
-/// While it lives, Ctrl-C waits in this thread, so that one without others leaves no temporary file.
+/// While it lives, Ctrl-C waits in this thread, so that one without others leaves no temporary
+/// file.
 class InterruptsWait {
  public:
   InterruptsWait() {
