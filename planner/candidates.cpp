@@ -325,7 +325,9 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
       if (interpolates_) {
         request.most_transfers = kMostTransfersOfFiner;
       }
-      const StoppableWork stoppable(end_of_family());
+      // What every plan needs is made whatever it takes.
+      const bool is_needed = only_protected || is_first(family.name());
+      const StoppableWork stoppable(is_needed ? std::function<bool()>() : end_of_family());
       graphs = family.all_reduces(request);
     }
     for (std::size_t variant = 0; variant < graphs.size(); ++variant) {

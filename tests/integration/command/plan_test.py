@@ -349,6 +349,11 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
                                     status=2)
             self.assertIn(expected, refused.err)
 
+    def test_what_protected_tensors_need_is_made_without_time_too(self):
+        for cluster in ("two-racks-40g", "a100-8x8"):
+            plan = self.rackrail_json("plan", cluster, "vgg-16", "--codec", "topk", "--time-budget", "1 us")
+            self.assertTrue(plan["was_stopped"])
+
     def test_a_comparison_that_is_cut_says_so(self):
         plan = self.rackrail_json("plan", "two-racks-40g", "vgg-16", "--time-budget", "1 us",
                                   "--compare")
