@@ -9,10 +9,13 @@ from it, that call is ended, be it the main thread's or one of the hook's that b
 import os
 import signal
 import sys
+import tempfile
 import threading
+import time
 from contextlib import contextmanager
 
 _PATIENCE = 0.5  # seconds in which a call may end by itself
+_CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE of Linux, which the times of files are of; ticks of some ms
 
 
 def on_another_thread(call):
@@ -33,7 +36,7 @@ class Watch:
 
     def __init__(self, interrupt):
         self._interrupt = interrupt
-        self._calls = {}  # under way, by thread
+        self._calls = {}  # under way, by thread: (when it began, itself)
         self._has_begun = False
 
     @contextmanager
@@ -41,7 +44,7 @@ class Watch:
         """Around a call that waits for other ranks, on any thread."""
         thread = threading.get_ident()
         try:
-            self._calls[thread] = object()
+            self._calls[thread] = (time.clock_gettime_ns(_CLOCK_OF_FILES), object())
             yield
         finally:
             self._calls.pop(thread, None)  # a handler may have made another
@@ -51,8 +54,10 @@ class Watch:
         is watched."""
         if self._has_begun or threading.current_thread() is not threading.main_thread():
             return
-        reading, writing = os.pipe()
-        os.set_blocking(writing, False)
+        try:
+            reading, writing = _fifo()
+        except OSError:
+            return
         before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
         if before != -1 and _put_back(before):
             os.close(reading)
@@ -68,17 +73,31 @@ class Watch:
         while True:
             if (signal.SIGINT in os.read(reading, 4096)
                     and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
-                before = self._state()
+                # The handler may have run before this thread did: a later call is not what Ctrl-C was for.
+                at = os.fstat(reading).st_mtime_ns
+                before, calls = self._state(at)
                 threading.Event().wait(_PATIENCE)
-                now = self._state()
+                now, calls_now = self._state(at)
                 # Had the main thread taken note, it would be elsewhere.
-                if before[0] == now[0] and before[1] & now[1]:
+                if before == now and calls & calls_now:
                     self._interrupt()
 
-    def _state(self):
-        """Where the main thread is, and the calls that are under way."""
+    def _state(self, latest):
+        """Where the main thread is, and the calls under way that began before a time."""
         frame = sys._current_frames().get(threading.main_thread().ident)
-        return (frame, frame and frame.f_lasti), set(self._calls.copy().values())
+        return ((frame, frame and frame.f_lasti),
+                {call for began, call in self._calls.copy().values() if began < latest})
+
+
+def _fifo():
+    """The ends of a pipe that, other than one without a name, keeps when it was last written to."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "signals")
+        os.mkfifo(path)
+        reading = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        writing = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.set_blocking(reading, True)
+    return reading, writing
 
 
 def _put_back(descriptor):

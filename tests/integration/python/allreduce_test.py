@@ -235,6 +235,24 @@ if rackrail.rank() == 0:
 print("good")
 """
 
+# Python's handler runs before the thread that watches does: what the program calls next is not ended.
+HANDLED = """
+import os, signal, sys, time
+from rackrail._interrupts import Watch
+ended = []
+watch = Watch(lambda: ended.append(True))
+watch.begin()
+sys.setswitchinterval(1)
+for _ in range(3):
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+    except KeyboardInterrupt:
+        with watch.call():
+            time.sleep(0.7)
+print(ended)
+"""
+
 
 @unittest.skipUnless(PYTHON, WHY_NOT)
 class AllReduce(RankTest):
@@ -302,6 +320,10 @@ class AllReduce(RankTest):
     def test_control_c_elsewhere_is_the_programs(self):
         for result in self.run_ranks(2, self.program(INTERRUPTED), "elsewhere"):
             self.assertEqual((result.out, result.err), ("good\n", ""), str(result))
+
+    def test_a_call_after_control_c_was_heard_goes_on(self):
+        result = self.run_python(self.program(HANDLED))
+        self.assertEqual((result.out, result.err), ("[]\n", ""), str(result))
 
     def test_a_killed_rank_is_missed_by_the_others(self):
         results = self.run_ranks(3, self.program(KILLED), status=None)
