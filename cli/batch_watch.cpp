@@ -90,7 +90,7 @@ void BatchWatch::note_batch(std::uint32_t step, std::int64_t samples) {
   }
   if (samples != pending_->batch.global_batch()) {
     if (has_begun_) {
-      entries_.back().outcome = "new plan, which was not taken up";
+      entries_.back().outcome = "new plan, which was not adopted";
       pending_.reset();
     }
     return;

@@ -180,7 +180,7 @@ std::optional<runtime::JobOptions::BetterPlan> Continuation::better_after(
 /// For the network and the ranks as they are as far as that was found, or as the cluster has them.
 runtime::JobOptions::Offer Continuation::offer() {
   if (batch_watch_ && batch_watch_->is_changing()) {
-    return {.reason = "another batch is being taken up just now"};
+    return {.reason = "a change of the batch is under way"};
   }
   if (watch_) {
     plans_.set_condition(watch_->rates(), watch_->factors());

@@ -297,7 +297,7 @@ void run_step(Session& session, const SimulateOptions& options) {
           std::pair("--step", options.step == "last" ? "" : options.step)}) {
       if (!file.empty()) {
         throw ConfigError(ErrorContext{"<command line>", option, "an asynchronous scenario",
-                                       "one whose ranks keep in step"});
+                                       "a scenario whose ranks are synchronous"});
       }
     }
     run_asynchronous(session, input, simulation, bar);

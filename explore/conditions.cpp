@@ -25,7 +25,7 @@ void refuse_without_steps(const ConfigValue& root) {
   const ConfigValue* asynchronous = root.find("asynchronous");
   if (asynchronous != nullptr && asynchronous->flag()) {
     asynchronous->fail("ranks that wait for nobody",
-                       "a scenario whose ranks keep in step, for what they wait for is explained");
+                       "a scenario whose ranks are synchronous: what they wait for is what is explained");
   }
 }
 

@@ -21,7 +21,7 @@ void require_same_ranks(const std::string& what, std::size_t ranks,
 void require_in_step(const SimulationOptions& options) {
   if (options.is_asynchronous) {
     throw ConfigError(ErrorContext{"", "scenario", "asynchronous: true",
-                                   "none of it here, where all ranks keep in step"});
+                                   "false: what was asked for is of synchronous ranks"});
   }
 }
 

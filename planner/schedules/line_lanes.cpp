@@ -90,10 +90,10 @@ LineLanes lanes_for(plan::Collective what, std::size_t lines, const LineLanes& l
     return even_lanes(lines);
   }
   if (lanes.size() != lines) {
-    throw PlanError(fmt::format("lanes of {} lines for {}", lanes.size(), lines));
+    throw PlanError(fmt::format("rails for {} lines, expected {}", lanes.size(), lines));
   }
   if (what == plan::Collective::kAllReduce && without_lent(lanes) != lanes) {
-    throw PlanError("an all-reduce along lanes that are lent");
+    throw PlanError("an all-reduce over rails that are lent to others");
   }
   return lanes;
 }

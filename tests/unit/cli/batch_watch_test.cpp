@@ -130,7 +130,7 @@ TEST_CASE("a batch stays while the noise scale does, and grows with it") {
     REQUIRE(job.run(300).has_value());
     const nlohmann::json decisions = job.watch.decisions_json();
     const auto given_up = [](const nlohmann::json& one) {
-      return one.at("outcome") == "new plan, which was not taken up";
+      return one.at("outcome") == "new plan, which was not adopted";
     };
     CHECK(std::count_if(decisions.begin(), decisions.end(), given_up) == 1);
     CHECK(job.plans.plan_for({Rank(0), Rank(1)}).batch.global_batch() ==
