@@ -56,7 +56,7 @@ class ConfigValue {
   double share() const;                           ///< "35 %" or 0.35
   Bytes bytes() const;                            ///< above 0
   Bandwidth bandwidth() const;                    ///< above 0, at most 1 PB/s
-  /// 0 or more, at most an hour or what else is said.
+  /// At least 0, and at most `most` (an hour by default).
   Duration duration(Duration most = Duration(3'600'000'000'000'000)) const;
 
  private:

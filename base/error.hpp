@@ -1,8 +1,8 @@
 // The errors of rackrail: a small tree of exceptions for broken preconditions and environments.
 //
 // Expected outcomes (infeasible, no such path, peer lost) are result types of the functions that
-// have them; these exceptions are for what a caller cannot go on from. A library throws and never
-// prints; `cli/` turns an Error into one line (or JSON) and an exit status.
+// have them. These exceptions are for errors that the caller cannot recover from. A library throws
+// and never prints; `cli/` turns an Error into one line (or JSON) and an exit status.
 #pragma once
 
 #include <stdexcept>

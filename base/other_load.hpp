@@ -22,7 +22,7 @@ class OtherLoad {
  private:
   struct Times {  // in seconds
     double wall = 0;
-    double busy = 0;  ///< of all cores, but for interrupts: an emulated network works in them
+    double busy = 0;  ///< of all cores, without interrupts, in which an emulated network works
     double own = 0;
   };
   static std::optional<Times> now();

@@ -1,19 +1,20 @@
-// `train --on-noise`: what becomes of a job's batch when its noise scale or its links' rates move.
+// `train --on-noise`: adapts a job's batch when its noise scale or its links' rates change.
 //
 // The gradient noise scale is estimated live from the norms that all ranks measure in each step
-// (plan/noise_scale.hpp), once as many steps as `every` have said something. Every so many steps
-// planner/batch/redecide holds the batch in use against the best one by goodput, with steps
-// simulated on the cluster as it is now: rates of links and slow ranks are those that the slow
-// watch has found. With Action::kRebatch a batch that is better, and stays so, is taken up by all
-// in a plan of its own, as one for a slow link is: its local batches and passes, and the learning
-// rate by the rule of the first plan. The first plan's warm-up of the learning rate keeps its
-// steps, and the training its samples: so it has fewer steps left with a larger batch.
+// (plan/noise_scale.hpp). It is used once `every` steps have been measured. Every so many steps
+// planner/batch/redecide compares the goodput of the batch in use with that of the best one. It
+// simulates steps on the cluster as it is now, with the link rates and slow ranks that the slow
+// watch has found. With Action::kRebatch, a batch that is better and stays better is adopted by all
+// ranks in a new plan, as after a link has become slow. The plan has its own local batches and
+// passes; its learning rate follows the rule of the first plan. The first plan's warm-up of the
+// learning rate keeps its number of steps. The training keeps its number of samples, so with a
+// larger batch fewer steps are left.
 //
-// What the job really runs with is seen by the samples that its ranks measured. So a plan that was
-// not taken up, because a worker was lost at the same time, is forgotten.
+// The samples that the ranks measured show which batch is in use. A plan that was not adopted,
+// because a worker was lost at the same time, is therefore forgotten.
 //
-// Used on the thread that calls back for the coordinator, which a decision holds up while some
-// thirty steps are simulated; the results are read after the job.
+// Used on the thread that calls back for the coordinator. A decision blocks that thread while some
+// thirty steps are simulated. The results are read after the job.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,7 @@ class BatchWatch {
   /// The plan of the epoch that is next, where it does not come from here.
   void set_plan(plan::Plan plan);
 
-  /// Whether a plan from here may be about to be taken up.
+  /// Whether a plan from here may be about to be adopted.
   bool is_changing() const { return pending_.has_value(); }
   /// The live estimate; none while there is none.
   std::optional<double> noise_scale() const { return estimator_.noise_scale(); }

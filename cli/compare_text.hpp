@@ -1,5 +1,5 @@
-// What `rackrail plan --compare` shows: the step of every schedule family, and of what runs without
-// a planner, beside the plan's.
+// What `rackrail plan --compare` shows: the step of every schedule family and of the baselines,
+// beside the plan's.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,7 +1,6 @@
-// How a job that trains goes on by another plan, after a loss (`--on-loss continue`), because
-// something is slow (`--on-slow`), because another batch is better now (`--on-noise`) or because
-// somebody asks for one (`rackrail job replan`): what the runtime is told to call, and what is said
-// of it.
+// How a training job continues with another plan. It does so after a loss (`--on-loss continue`),
+// when something has become slow (`--on-slow`), when another batch is better (`--on-noise`) or on
+// request (`rackrail job replan`). Holds the callbacks for the runtime and the reports to the user.
 #pragma once
 
 #include <map>

@@ -42,10 +42,10 @@ struct CollectiveSelection {
   std::vector<Bytes> sizes() const;
 };
 
-/// A plan for each codec, of all sizes; with every_schedule one for each family of it, so that each
-/// family has connections of its own: those that another has just used remember what was lost on
-/// them, and took up to 9 % longer (an all-reduce of 4 MiB on four racks of two). Throws
-/// ConfigError for a codec that no family accepts.
+/// A plan for each codec, of all sizes. With every_schedule one for each family of it, so that each
+/// family has connections of its own: a connection that another family has just used keeps its
+/// congestion state, which would distort times. Throws ConfigError for a codec that no family
+/// accepts.
 std::vector<CollectivePlan> plan_collectives(const topology::Topology& network,
                                              const sim::SimulationOptions& simulation,
                                              const CollectiveSelection& selection);

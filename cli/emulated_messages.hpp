@@ -1,11 +1,12 @@
-// Messages over the links of an emulated network: what is predicted of them, and what they take.
+// Messages over the links of an emulated network: their predicted and their measured times.
 //
-// Links of one tier and the same rates are alike, so one stands for all of them. Two ranks send a
-// message of each size there and back over it; half of that is its time. Of all pairs of ranks
-// whose way leads over such a link those are taken for which it is the slowest on the way, where
-// there are any, and of those the ones with the shortest way. As a schedule a message there and
-// back is the least all-reduce of two ranks: the one that gets it adds its own values, and sends
-// the sum back, so half an addition is part of the time, predicted as well as measured.
+// Links of one tier with the same rates are equivalent, so one represents all of them. Two ranks
+// send a message of each size over it and back; half of the round trip is the message's time. The
+// two ranks are chosen among all pairs whose route uses such a link: first those for which it is
+// the slowest link of the route, if there are any, then those with the shortest route. As a
+// schedule, the round trip is the smallest all-reduce of two ranks. The receiver adds its own
+// values and sends the sum back, so half an addition is part of both the predicted and the measured
+// time.
 #pragma once
 
 #include <span>
@@ -20,10 +21,10 @@
 
 namespace rackrail::cli {
 
-/// Of the time of a message there and back.
+/// The share of a round trip that counts as the time of one message.
 inline constexpr double kOneWay = 0.5;
-/// Smaller ones are what the cores and the kernel make of them, which is not simulated: their
-/// errors are shown, and no bound on errors is held against them.
+/// Smaller messages are dominated by the cores and the kernel, which are not simulated. Their
+/// errors are shown, but not compared with any bound on errors.
 inline constexpr Bytes kLeastMessageJudged = 64_KiB;
 
 struct LinkWay {

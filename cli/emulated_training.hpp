@@ -53,8 +53,8 @@ MachineCosts measure_costs(const runtime::emulate::EmulatedNetwork& network,
                            const BuiltInTraining& training, const TemporaryFolder& folder,
                            const runtime::InterruptGuard& interrupts);
 
-/// A plan for the model on `machine` (machine_as_network, cli/emulation.hpp), with this codec where
-/// it may be used, if any is said.
+/// A plan for the model on `machine` (machine_as_network, cli/emulation.hpp). It uses `codec` where
+/// that may be used, if one is given.
 plan::Plan plan_for_network(const topology::Topology& machine, const MachineCosts& costs,
                             std::uint64_t seed, const std::optional<plan::Codec>& codec = {});
 

@@ -1,5 +1,5 @@
-// What the commands that emulate a cluster share: the network is planned, built and measured, and
-// what was measured is said.
+// What the commands that emulate a cluster share: they plan, build and measure the network, and
+// report the measurements.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -31,20 +31,19 @@ plan::Plan on_other_topology(const plan::Plan& plan, const topology::Topology& t
 sim::StepResult predict_here(const plan::Plan& plan, const plan::Workload& workload,
                              const plan::Calibration& calibration);
 
-/// What is said of a whole training beforehand.
+/// What is predicted of a whole training before it runs.
 struct TrainingPrediction {
-  Duration step_time;  ///< of one step; the mean where not all are alike, of the slowest rank
+  Duration step_time;  ///< of one step; where steps differ, the mean of the slowest rank
   std::vector<plan::TimelineEvent> timeline;  ///< of one that synchronises; none where ranks do not
   /// As in sim::AsynchronousResult; none where ranks are not asynchronous.
   std::optional<double> conflict_rate;
   std::optional<double> staleness_updates;
 };
 
-/// Simulated as a scenario with the same keys would be. A bound on the staleness is not simulated,
-/// but for that of no step at all: ranks never wait for the slowest one. `plan` is one for
-/// `machine`, whose costs are those of `calibration`: local_machine, or an emulated network
-/// (cli/emulation.hpp). Throws PlanError where the plan's schedules are no parameter servers and
-/// would have to be.
+/// Simulated as a scenario with the same keys would be. A bound on the staleness is simulated only
+/// if it is 0; with any other, ranks never wait for the slowest one. `plan` is one for `machine`,
+/// whose costs are those of `calibration`: local_machine, or an emulated network
+/// (cli/emulation.hpp). Throws PlanError where the schedules must be parameter servers and are not.
 TrainingPrediction predict_training(const plan::Plan& plan, const plan::Workload& workload,
                                     const topology::Topology& machine,
                                     const plan::Calibration& calibration,

@@ -1,4 +1,4 @@
-// Measured collectives, as benchmarks leave them, in three forms told by content:
+// Measured collectives, as benchmarks write them. There are three formats, told apart by content:
 //
 //  - CSV with a header: a size (`size_bytes`, `size(B)`), a time (`time_us`, `time(ns)`: the first
 //    such column, which nccl-tests has out of place), and where they are there `gpus` (in all),
@@ -8,7 +8,7 @@
 //  - JSON lines of MSCCL++'s benchmark: name, ranks, ranksPerNode, size, time in µs.
 //  - the log of nccl-tests, with its "# Rank" lines.
 //
-// "default" in `algo` leaves the choice to NCCL's formula, whatever is said in brackets.
+// "default" in `algo` leaves the choice to NCCL's formula; what follows it in brackets is ignored.
 #pragma once
 
 #include <filesystem>

@@ -1,10 +1,10 @@
-// `train --on-slow`: what becomes of links and ranks that are slower than the plan assumes.
+// `train --on-slow`: what happens when links and ranks are slower than the plan assumes.
 //
-// Every finding (runtime/watch/slow_detector.hpp) is said. With Action::kReplan there is then a
-// plan for the cluster as it is now, made as after a loss; all take it up where a step is predicted
-// to be shorter by SurvivalPlans::kWorthIt than with the plan in use, slow links and slow ranks and
-// the samples of each rank counted in both. That costs the step that is under way, at most, and the
-// residuals of error feedback.
+// Every finding (runtime/watch/slow_detector.hpp) is reported. With Action::kReplan there is then a
+// plan for the cluster as it is now, made as after a loss. All ranks adopt it where its predicted
+// step is shorter than with the plan in use, by SurvivalPlans::kWorthIt at least. Both predictions
+// count slow links, slow ranks and the samples of each rank. The change costs at most the step in
+// progress, and the residuals of error feedback.
 //
 // Used on the thread that calls back for the coordinator; the results are read after the job.
 #pragma once

@@ -2,10 +2,10 @@
 // it trains (`train --on-loss continue`, `--on-slow replan`).
 //
 // Each is made for the cluster without the vertices of the lost ranks, with the rates that its
-// links have now; slow ranks get fewer samples, so that all finish together (planner/batch). A step
-// keeps its number of samples, divided anew among the ranks, and its learning rate: so training
-// goes on as if nothing had happened but that steps take longer, and the loss curve is the one of
-// the whole job up to the order in which floats are added. Only set_batch() says otherwise.
+// links have now. Slow ranks get fewer samples, so that all finish together (planner/batch). A step
+// keeps its number of samples, divided anew among the ranks, and its learning rate. So training
+// continues unchanged, except that steps take longer. The loss curve is the one of the whole job,
+// up to the order in which floats are added. Only set_batch() changes the batch.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The options of `train` that say how its ranks keep in step (runtime/trainer/synchrony.hpp).
+// The options of `train` that select how its ranks synchronise (runtime/trainer/synchrony.hpp).
 #pragma once
 
 #include <cstdint>

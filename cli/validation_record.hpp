@@ -1,5 +1,5 @@
-// What `rackrail validate <cluster>` has found so far, and how it is said: a run takes minutes, and
-// what ends it half-way shall not take what was measured.
+// What `rackrail validate <cluster>` has measured so far, and how it is reported. A run takes
+// minutes, so what was measured is kept when the run is interrupted.
 #pragma once
 
 #include <cstdint>
@@ -52,9 +52,9 @@ class ValidationRecord {
   void withdraw(const Measured& before, double other_cores);
   /// It does not count, but stays: they always took so many.
   void add_busy(double other_cores);
-  /// The last that is said.
+  /// Writes the final summary; the last call.
   void finish();
-  /// Instead, when a signal ended it: the same of what there is.
+  /// Instead of finish(), when a signal ended the run: the same summary of what was measured.
   void finish_partially();
 
   bool links_are_held() const { return checked_ && checked_->is_held; }
@@ -70,7 +70,7 @@ class ValidationRecord {
   Session& session_;
   std::filesystem::path file_;
   std::int64_t local_batch_ = 0;
-  nlohmann::json result_;  ///< but for what is made of the cases
+  nlohmann::json result_;  ///< without what is computed from the cases
   std::optional<CheckedLinks> checked_;
   std::optional<RowByRow> message_table_;
   std::optional<RowByRow> table_;

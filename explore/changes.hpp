@@ -59,16 +59,17 @@ struct NamedLinks {
 /// for the processor of a machine.
 NamedLinks named_links(const topology::Topology& topology, const std::string& name);
 
-/// Of these links alone the bandwidth, and of cables there and back the bandwidth, the latency and
-/// what one message may take, as changes_of() changes those of tiers; and one more cable beside
-/// them: between ends with k of them in parallel, k + 1 over k of the bandwidth of each, both ways.
+/// Changes of these links alone: of their bandwidth; for cables with links in both directions, of
+/// the bandwidth, the latency and the bandwidth that one message may take, as changes_of() makes
+/// them for tiers. And one more cable in parallel: where k cables join the ends, the bandwidth of
+/// each link in either direction grows by the factor 1 + 1/k.
 std::vector<Change> changes_of_links(const topology::Topology& topology, const NamedLinks& named);
 
-/// What the conditions have that could be otherwise. What goes wrong is undone one by one, all of
-/// it in case there is more than one thing: slow devices, links that change (each one, up to eight
-/// of them), traffic of others, hosts and cables that are lost. And 10 % more, or twice as much, of
-/// the speed of each group of slow devices and of the loading of data, of which a batch more may be
-/// prepared ahead; and detection and recovery that take 10 % less, or half. `notes` as above.
+/// What the conditions have that could be otherwise. Faults are removed one by one, and all
+/// together where there are several: slow devices, links that change (each one, up to eight of
+/// them), background traffic, and hosts and cables that are lost. Then 10 % more, or twice as much,
+/// of the speed of each group of slow devices and of the loading of data, and one more batch
+/// prepared ahead. Last, detection and recovery that take 10 % less, or half. `notes` as above.
 std::vector<Change> changes_of_conditions(const Conditions& conditions,
                                           const topology::Topology& topology,
                                           std::vector<std::string>& notes);

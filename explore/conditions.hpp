@@ -1,5 +1,5 @@
-// What a plan is judged under: one undisturbed step, or what a scenario file says of its steps and
-// of what goes wrong meanwhile, or of a long run with failures.
+// The conditions under which a plan is evaluated: one undisturbed step, the steps and faults of a
+// scenario file, or a long run with failures.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace rackrail::explore {
 
-/// A scenario file of sim/scenario.hpp and explore/outages.hpp, and what is said beside it.
+/// A scenario file of sim/scenario.hpp and explore/outages.hpp, and the options given beside it.
 struct ConditionOptions {
   std::optional<Source> scenario;     ///< none: undisturbed
   int steps = 0;                      ///< to simulate; 0: as the scenario says, else one

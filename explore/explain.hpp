@@ -1,15 +1,15 @@
 // "What is my bottleneck, and what would more of it buy?"
 //
-// Two answers to the first question, which often differ. The critical path says what the step's
-// time went into; but what is taken off one path may appear on the next one, and what is on the
-// path may be replaced by something else as soon as it is shortened. So every improvement is also
-// simulated (finite differences), of a tier and, by itself, of the link that the critical path
-// waits for longest: gain = (T − T′) / T for step times T before and T′ after.
+// There are two answers to the first question, and they often differ. The critical path shows where
+// the step's time goes. But time saved on one path may reappear on the next one, and other events
+// may take the path's place as soon as it is shorter. So every improvement is also simulated
+// (finite differences): of a tier, and of the single link that the critical path waits for longest.
+// The gain is (T − T′) / T for step times T before and T′ after.
 //
 // Both may be asked under a scenario (explore/conditions.hpp). T is then the mean over its steps,
-// or what a step comes to in a run with failures; the scenario is read anew for every changed
-// cluster and its random numbers stay, so that T′ is what simulating that cluster with that file
-// gives. What goes wrong is changed, too: what would the step be without it?
+// or the mean step time of a run with failures. The scenario is read anew for every changed cluster
+// and its random numbers stay, so T′ is what simulating that cluster with that file gives. Faults
+// are changed as well: how long would the step be without them?
 #pragma once
 
 #include <cstddef>
@@ -58,12 +58,13 @@ struct Explanation {
   std::size_t left_out = 0;  ///< changes that were not tried, as ExplainOptions::stop came first
   std::vector<std::string> notes;
 
-  /// The largest of the 10 % changes, if any gains something; a narrower one where that gains as
-  /// much, but for a hundredth. One of all tiers only where it gains more than twice as much as any
-  /// other: then no single thing is the bottleneck, as where two tiers bind equally.
+  /// The largest of the 10 % changes, if any gains something. A narrower change is preferred where
+  /// its gain is within a hundredth of the largest. A change of all tiers counts only where it
+  /// gains more than twice as much as any other: then no single thing is the bottleneck, as where
+  /// two tiers bind equally.
   const Gain* bottleneck() const;
-  /// Of what goes wrong, the one thing that costs most, if any does; several together where none
-  /// costs anything alone.
+  /// The single fault that costs most, if any does; several together where none costs anything
+  /// alone.
   const Gain* worst_disturbance() const;
 };
 

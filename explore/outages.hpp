@@ -31,7 +31,7 @@ enum class Reaction : std::uint8_t { kReplan, kRestart, kWait };
 
 struct Outage {
   std::string host;           ///< a machine, or
-  std::vector<LinkId> links;  ///< cables: those the way that was named, then the ways back
+  std::vector<LinkId> links;  ///< cables: first the links in the named direction, then those back
   Duration at;
   std::optional<Duration> back;
   Duration detection;

@@ -44,7 +44,7 @@ struct Scenario {
   Source workload;
   /// Of the axes "cluster" and "workload", by axis and value: the documents that take turns.
   std::map<std::pair<std::string, std::string>, Source> documents;
-  std::optional<Source> faults;             ///< what goes wrong, see sim/scenario.hpp
+  std::optional<Source> faults;             ///< see sim/scenario.hpp
   std::map<std::string, std::string> plan;  ///< options of the planner by name
   std::vector<Axis> axes;                   ///< in the order of the file
   std::optional<std::int64_t> trials;       ///< of a random search; all combinations if none

@@ -28,8 +28,7 @@ struct DeviceRates {
   Bandwidth reduce;                           ///< adding a received FP32 slice
   Duration
       launch;  ///< what each encode, decode or reduce call occupies the device beyond its bytes
-  /// From a call to its start where the device was idle; hidden behind other calls where it was
-  /// not.
+  /// From a call to its start on an idle device; overlapped with other calls on a busy one.
   Duration wake;
 };
 /// Rates of a device class ("V100", "A100", "H100", "cpu", …): memory bandwidth from the data
@@ -76,10 +75,11 @@ class CostModel {
   CostModel& operator=(const CostModel&) = delete;
 
   /// Time of one collective alone on the cluster, from the start on all ranks to the end on the
-  /// last. Where links let bursts pass (plan/alpha_beta.hpp) it may be one of many in a row: if
-  /// they take longer (which counts each message as a little, up to 2 % in all, and each pair of
-  /// ranks that talk, up to 0.5 %), and if so many bursts fit into it that they hardly matter, but
-  /// for one message at a time. Throws SimulationError for a graph that cannot end.
+  /// last. Where links let bursts pass (plan/alpha_beta.hpp) it may be the mean time of many in a
+  /// row. That is so if they take longer, and if so many bursts fit into the time that they hardly
+  /// matter, except for one message at a time. The time of many in a row counts each message as a
+  /// little, up to 2 % in all, and each pair of ranks that talk, up to 0.5 %. Throws
+  /// SimulationError for a graph that cannot end.
   virtual Duration collective_time(const TransferGraph& graph, std::int64_t elements,
                                    std::int64_t slice_elements) = 0;
   /// The same where only less than `limit` is of interest: none when it is no less, which is found
@@ -105,8 +105,8 @@ class CostModel {
   /// Returns what was asked before.
   // NOLINTNEXTLINE(performance-unnecessary-value-param): models keep it
   virtual std::function<bool()> interrupt_when(std::function<bool()> /*stop*/) { return {}; }
-  /// The same with every flow followed exactly, of a model that saves time on very large clusters;
-  /// none where step() does. Ranks that are alike may still be simulated once.
+  /// The same without approximation, of a model that saves time on very large clusters: every flow
+  /// is simulated. None where step() does so already. Symmetric ranks may still be simulated once.
   virtual std::optional<StepEstimate> exact_step(const Plan& /*plan*/,
                                                  const Workload& /*workload*/) {
     return std::nullopt;
@@ -129,8 +129,8 @@ class CostModel {
                                                               Duration limit) {
     return collective_time_below(graph, elements, slice_elements, limit);
   }
-  /// Of how many of the graph's transfers a collective alone is simulated: all of them, or fewer
-  /// where ranks are alike and one stands for the others.
+  /// How many of the graph's transfers a simulation of a lone collective includes: all of them, or
+  /// fewer where ranks are symmetric and one represents the others.
   virtual std::size_t followed_transfers(const TransferGraph& graph) {
     return graph.transfers().size();
   }

@@ -35,8 +35,8 @@ const DeviceClass* find_device_class(std::string_view name);
 /// The name as the table has it; as it is where it is unknown.
 std::string_view device_class_name(std::string_view name);
 
-/// Gives the classes of ranks these names. Whoever reads a cluster does that, so that the ranks of
-/// one class are alike and a plan's digest is the same for all.
+/// Gives the device classes of ranks these names. Readers of clusters call it, so that ranks of one
+/// class are identical and a plan's digest is the same for all spellings.
 void name_device_classes(topology::Topology& topology);
 
 }  // namespace rackrail::plan

@@ -1,20 +1,21 @@
 // Groups of transfers that switches carry out as one: multicast and reduction in the network.
 //
 // Model. A group (rule 7 of transfer_graph.hpp) is copies of one range out of one rank, its root,
-// to several, or additions of one range of several ranks into one, its root. Where the routes of
-// its members are a tree at whose root stands that rank, and which parts (comes together) at
-// vertices that can multicast (reduce), the bytes of the range pass each edge of the tree once:
-// a switch copies them to its outputs, or adds its inputs and passes on one sum, as NVSwitch
-// ("NVLS") and Quantum switches (SHARP: Graham et al., "Scalable Hierarchical Aggregation
-// Protocol", COMHPC 2016) do. The root has one stream of the tree, so a reduction arrives there
-// once and is added once. Otherwise the members move one by one, each over its own route.
+// to several, or additions of one range of several ranks into one, its root. The routes of its
+// members may form a tree with that rank as root, which branches only at vertices that can
+// multicast (or reduce). Then the bytes of the range pass each edge of the tree once. A switch
+// copies them to its outputs, or adds its inputs and forwards one sum. NVSwitch ("NVLS") and
+// Quantum switches do so (SHARP: Graham et al., "Scalable Hierarchical Aggregation Protocol",
+// COMHPC 2016). The root has one stream of the tree, so a reduction arrives there once and is added
+// once. Otherwise the members move one by one, each over its own route.
 //
-// The tree is a logical one, as SHARP's is: its vertices are the root, the leaves and the switches
-// that are able, its edges ways between these over switches that only pass on. Such ways may meet;
-// a link then carries the bytes once for each of them. So a spine can add what ranks send it
-// through a leaf that cannot, which has all their streams on its cable.
+// The tree is a logical one, as SHARP's is. Its vertices are the root, the leaves and the switches
+// that can multicast or reduce. Its edges are paths between these, over switches that only forward.
+// Such paths may share a link, which then carries the bytes once for each of them. So a spine can
+// add what ranks send it through a leaf switch that cannot add; the leaf's cable carries all their
+// streams.
 //
-// Ranks in the middle of a route, and lossy codes in an addition, are nothing a switch can do.
+// Switches handle neither ranks in the middle of a route nor lossy codes in an addition.
 #pragma once
 
 #include <cstdint>

@@ -4,8 +4,8 @@
 // as formulas it takes none. The rules are those of plan/transfer_graph.hpp; all chunks have equal
 // weight, and transfers move FP32 over the topology's routes.
 //
-// A lane holds the transfers of one (src, dst) pair, which has one route, in the order in which
-// they leave; a transfer is named by its lane and its position there.
+// A Lane is the send queue of one (src, dst) pair, which has one route. It holds their transfers in
+// the order in which they leave. A transfer is named by its queue and its position there.
 #pragma once
 
 #include <cstdint>
@@ -62,11 +62,12 @@ class RegularSchedule {
   }
   /// Whether a Dependent may be `whole`.
   virtual bool mixes_ranges() const { return false; }
-  /// Whether each lane is a connection of its own: rule 5 then holds within a lane only, and lanes
-  /// of the same pair of ranks share links like any others.
+  /// Whether each send queue is a connection of its own. Rule 5 then holds within a queue only, and
+  /// queues of the same pair of ranks share links as any others do.
   virtual bool has_connections() const { return false; }
-  /// The schedule on its first `lanes` lanes, where the others do the same elsewhere: what would
-  /// come from another lane comes from the one like it. Null where the formulas do not allow it.
+  /// The schedule on its first send queues, as many as asked for, where the others do the same
+  /// elsewhere. A transfer from another queue is replaced by the one that corresponds to it. Null
+  /// where the formulas do not allow it.
   virtual std::unique_ptr<RegularSchedule> folded(std::uint32_t lanes) const {
     (void)lanes;
     return nullptr;
@@ -79,7 +80,8 @@ struct ListedStep {
   RegularSchedule::Step step;
   std::vector<std::uint32_t> dependencies;
 };
-/// All transfers in the order of stages, then lanes, then positions; for schedules small enough.
+/// All transfers in the order of stages, then send queues, then positions. For schedules that are
+/// small enough to be stored.
 std::vector<ListedStep> list_steps(const RegularSchedule& schedule);
 
 /// All-reduce in a ring: rank order[i] sends n chunks of 1/n to order[i + 1] to be summed, and n

@@ -1,15 +1,13 @@
-// How a sender holds what leaves over a route to the route's rate (rule 8 of transfer_graph.hpp).
+// How a sender enforces the rate of a route (rule 8 of transfer_graph.hpp).
 //
-// A slice leaves in one piece, as fast as links take it, and moves the time from when on the next
-// one over the same links to the same rank may leave on by what it takes at the rate. So what
-// leaves in a long time is as much as the rate says, and the first of a row is there before. Who
-// comes late may make up for some milliseconds: threads wake up late, and would fall behind more
-// and more; and an all-reduce of some ten milliseconds would be over before a pipeline is full
-// whose routes begin one after the other. What all routes over a link may make up for together is
-// what it carries in that time, if their rates add up to its own, and the queue before it should
-// hold that much (6 to 16 ms of an emulated link, emulate::queue_limit). 1 MiB over two racks of
-// four hosts took 1.09 of the bound by a forest with such rates and 1.6 by one without, which lost
-// four packets in each all-reduce (results/predictions.md).
+// A slice leaves in one piece, as fast as links take it. It delays the next slice over the same
+// links to the same rank by its own time at the rate. So over a long time the sender keeps to the
+// rate, and the first slice of a row arrives early. A late sender may catch up some milliseconds,
+// for two reasons. Threads wake up late, and would fall behind more and more. And an all-reduce of
+// some ten milliseconds would end before a pipeline is full whose routes begin one after the other.
+// All routes over a link together may catch up what the link carries in that time, if their rates
+// add up to its own. The queue before it should hold that much (6 to 16 ms of an emulated link,
+// emulate::queue_limit). Measurements: results/planner-notes.md (section 'Rates on routes').
 #pragma once
 
 #include <algorithm>

@@ -10,9 +10,8 @@
 //     how large). Slice k of a transfer may start when slice k of every dependency with the same
 //     chunk range is done, and when every slice of each other dependency is done. Ranges of no
 //     elements are not sent and count as done.
-//  3. A dependency is something the sender can see: it ends at `src` (dep.dst == src; done =
-//  applied
-//     to the buffer) or starts there (dep.src == src; done = read and encoded).
+//  3. A dependency is something the sender can see. It ends at `src` (dep.dst == src; done =
+//     applied to the buffer) or starts there (dep.src == src; done = read and encoded).
 //  4. Ids are a topological order: a dependency has a smaller id. Everything that touches the same
 //     chunk of the same rank is ordered by dependencies, except reads among themselves and
 //     additions among themselves; additions are applied in the order of their ids (so sums are the
@@ -29,12 +28,12 @@
 //     bits. For rule 4, transfers that send the same bytes need not be ordered among themselves,
 //     though the first one writes.
 //  7. Groups. Copies of one range out of one rank, or additions of one into one rank, may be one
-//     operation of the network's switches (plan/in_network.hpp says when, and which links the bytes
-//     then pass, several times where switches only pass them on). The members have
-//     consecutive ids and do not wait for each other; slice k of all of them moves together, when
-//     it may start for each. Groups over the same tree of links leave in the order of their ids,
-//     but rule 5 does not order them among transfers of their own. Who has no such switches sends
-//     the members one by one, by rules 1 to 6: the result is the same but for the order of
+//     operation of the network's switches. plan/in_network.hpp says when, and which links the bytes
+//     then pass, several times where switches only forward them. The members have consecutive ids
+//     and do not wait for each other. Slice k of all of them moves together, when it may start for
+//     each. Groups over the same tree of links leave in the order of their ids, but rule 5 does not
+//     order them among transfers of their own. Where switches lack these abilities, the members are
+//     sent one by one, by rules 1 to 6. The result is then the same, except for the order of
 //     additions.
 //  8. Rates. A route may have a rate: a transfer over it (a group: over the slowest of its routes)
 //     moves no faster in the mean, counting encoded bytes. The runtime holds those of several

@@ -14,7 +14,7 @@ inline constexpr std::int64_t kLargestTensor = std::int64_t{1} << 40U;
 inline constexpr std::size_t kMostTensors = 1'000'000;
 inline constexpr Duration kLongestTime = 8_s;
 
-/// The two CSV forms.
+/// The headers of the two CSV formats.
 inline constexpr std::string_view kProfileHeader = "tensor,elements,ready_gap_us";
 inline constexpr std::string_view kLayerHeader =
     "name,parameters,bytes_per_parameter,forward_us,backward_us";

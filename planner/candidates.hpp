@@ -39,9 +39,10 @@ inline constexpr std::size_t kVeryManyRanks = 96;
 /// From here on one slice is tried of each schedule, and times at other sizes say what is slower.
 inline constexpr std::size_t kRanksOfOneSlice = 32;
 
-/// For schedules on this cluster. From kVeryManyRanks on equal routes are dealt out, not hashed:
-/// flows collide less, and the simulator need only look at a part of a cluster that is symmetric.
-/// Where cables between switches have several rates, they count (topology::Distance::kMessage).
+/// A router for schedules on this cluster. From kVeryManyRanks on, equal routes are assigned
+/// round-robin instead of by a hash. Then flows collide less, and the simulator needs only a part
+/// of a symmetric cluster. Where cables between switches have several rates, they count
+/// (topology::Distance::kMessage).
 topology::Router make_router(const topology::Topology& topology);
 
 /// For tables: by tier whose links a schedule uses the strongest codec that it has there.
@@ -50,7 +51,7 @@ std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topo
 
 struct Candidate {
   std::string family;
-  std::size_t variant = 0;  ///< of the family's all_reduces(), then of its forms for steps
+  std::size_t variant = 0;  ///< index into the family's all_reduces(), then into its step variants
   TierCodecs codecs;
   plan::TransferGraph graph;
   std::vector<plan::LinkLoad> loads;               ///< of the graph

@@ -1,12 +1,13 @@
 // How a collective that runs alone is divided: a family's schedules for it, and slices of their
-// transfers. Whoever says which family is fastest for a message looks at these: schedule_table, and
-// more finely `rackrail simulate --collective --schedule best`, which has one size to look at.
+// transfers. schedule_table searches these to find the fastest family for a message. `rackrail
+// simulate --collective --schedule best`, which has only one size, searches more finely.
 //
-// Finer rounds and slices fill a pipeline sooner and cost a start-up each, so a time first falls
-// and then rises with them. A family's forms are series of ever more transfers, one for each way
-// that it goes (trees of a forest), and one series after the other is tried until two forms in a
-// row save nothing worth while; then slices of the best form, and of the best of other series that
-// are nearly as fast, by a factor again and again, until that does not.
+// Finer rounds and slices fill a pipeline sooner and cost a start-up each. So the time first falls
+// and then rises as they become finer. A family's variants (CollectiveForm) are series of ever more
+// transfers, one series for each method that it has (such as trees of a forest). The series are
+// tried one after another, each until two variants in a row save too little. Then the best variant
+// is cut into slices, and so are the best ones of other series that are nearly as fast. The number
+// of slices grows by a factor until it saves too little.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +33,10 @@ struct SliceSearch {
   std::int64_t most_messages = kMostMessages;
   std::int64_t factor = 4;      ///< between the numbers of cuts that are tried
   double worthwhile = 0.98;     ///< times the time so far: with more, no finer ones are tried
-  double another_form = 0.995;  ///< times the time so far: forms whose bound is above are left out
-  /// Transfers of forms, those that series were left before too, that are simulated all the same at
-  /// the end: of small buffers on few ranks, then, nothing is missed.
+  double another_form = 0.995;  ///< times the time so far: variants bounded above it are left out
+  /// Limit on the transfers of variants that are simulated at the end although they were left out,
+  /// or were not reached in their series. With it, nothing is missed for small buffers on few
+  /// ranks.
   std::size_t most_left_out = 0;
 };
 /// Where one size is looked at, not a table of them.
@@ -51,12 +53,13 @@ struct FormOptions {
   std::size_t most_transfers = SIZE_MAX;
 };
 
-/// Up to 130,000 transfers, of which a simulation takes a second, or ten where many flows share a
-/// link, and 2,000,000 where one size is looked at; from kVeryManyRanks on 65,000 and 1,200,000 (of
-/// an all-reduce 600,000), as each takes longer to be made. Where one size is looked at, forests
-/// whose trees settle, rings past slow members and grids of groups along uneven lanes have up to
-/// kMostPlannedTransfers, trees on grids and meshes four times as many. `topology` and `router`
-/// must outlive the forms.
+/// The variants of one family, with up to 130,000 transfers each. Simulating one then takes a
+/// second, or ten where many flows share a link. Where one size is looked at, the limit is
+/// 2,000,000. From kVeryManyRanks on the limits are 65,000 and 1,200,000 (of an all-reduce
+/// 600,000), as building transfers takes longer there. Where one size is looked at, some have up to
+/// kMostPlannedTransfers: forests made by multiplicative weights, rings that bypass slow members,
+/// and grids of groups with uneven loads. Trees on grids and meshes have up to four times as many.
+/// `topology` and `router` must outlive the result.
 std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan::Collective what,
                                              const topology::Topology& topology,
                                              topology::Router& router, const TierCodecs& codecs,
@@ -78,20 +81,21 @@ using TimeBelow = std::function<std::optional<Duration>(
 /// Looks for the fastest division of one family's collectives, of several sizes.
 class DivisionSearch {
  public:
-  /// Precondition: there is a form. One of no more transfers than the one before begins a series.
+  /// Precondition: there is a shape. A shape of no more transfers than the one before begins a
+  /// series.
   explicit DivisionSearch(std::vector<FormShape> forms, SliceSearch slices = {});
 
-  /// The first of equally fast ones. A series is left when two of its forms in a row are no faster;
-  /// what cannot be faster than SliceSearch::another_form times the best so far, by its bound, is
-  /// not simulated, and is none of the two. The larger a buffer, the finer is its best form: a
-  /// series begins one form before the one that was its best at the next smaller size that was
-  /// asked for, and slices with those that were best there. `elements` is positive.
+  /// The fastest division for a buffer of `elements`, which is positive; of equally fast ones the
+  /// first. A series ends after two variants in a row that are no faster. A variant is not
+  /// simulated if, by its bound, it cannot be faster than SliceSearch::another_form times the best
+  /// so far; it is then none of these two. Larger buffers have finer best variants. So a series
+  /// starts one variant before its best at the next smaller size that was asked for, and slices
+  /// start with those that were best there.
   DividedCollective fastest(std::int64_t elements, const TimeBelow& time);
-  /// The same where a time is known already that others reach: what cannot be faster than that by
-  /// its bound is not simulated either. None where that is all.
-  /// Where `time` is not exact, the best of several series are compared by `exact`, the likeliest
-  /// first, each only until it is known to be no faster; none then where none is faster than
-  /// `known`. Else `exact` is empty.
+  /// The same with the best time `known` of other families: what cannot be faster by its bound is
+  /// not simulated. None where nothing is left. Where `time` is not exact, the best of several
+  /// series are compared by `exact`, the likeliest first, each only until it is known to be no
+  /// faster; none then where none is faster than `known`. Otherwise `exact` is empty.
   std::optional<DividedCollective> fastest(std::int64_t elements, const TimeBelow& time,
                                            std::optional<Duration> known,
                                            const TimeBelow& exact = {});
@@ -125,7 +129,7 @@ class DivisionSearch {
   std::pair<DividedCollective, std::int64_t> in_finer_slices(DividedCollective best,
                                                              std::int64_t elements,
                                                              const TimeBelow& time) const;
-  /// The best of all forms in whole transfers, as many as SliceSearch::most_left_out allows.
+  /// The best of all variants without slices, as many as SliceSearch::most_left_out allows.
   DividedCollective among_left_out(DividedCollective best, std::int64_t elements,
                                    const TimeBelow& time) const;
 

@@ -1,9 +1,10 @@
 // Buckets of a finished plan, divided as finely as collectives that run alone.
 //
-// The search looks at few forms of each family, as there are many candidates, and at those that the
-// compression timeline knows (planner/schedules/optimal_forest.cpp). What a program reduces one
-// buffer at a time gains from finer rounds and slices, and from moves in the order of their urgency
-// (collective_forms.hpp); so much that another family than the search's may then be the fastest.
+// The search tries few variants of each family, as there are many candidates. These are the
+// variants that the compression timeline models (planner/schedules/optimal_forest.cpp). A program
+// that reduces one buffer at a time gains from finer rounds and slices, and from transfers in the
+// order of their urgency (collective_forms.hpp). The gain may be so large that another family than
+// the search's is the fastest.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +33,8 @@ struct FinerBuckets {
   OfAnyFamily of_any_family = OfAnyFamily::kNone;
   double error_budget = 0;          ///< of OfAnyFamily::kWithinBudget
   bool may_lighten = false;         ///< buckets with stronger codecs than FP16 are tried in FP16
-  bool may_have_rates = true;       ///< of routes: whoever executes the plan holds to them
-  std::int64_t least_elements = 0;  ///< smaller ones stay as they are, but for some to be lightened
+  bool may_have_rates = true;       ///< of routes: the plan's executor enforces them
+  std::int64_t least_elements = 0;  ///< smaller ones are not divided; some may be lightened
   std::function<bool()> stop;       ///< asked between simulations; may be empty
 };
 

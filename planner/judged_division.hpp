@@ -15,10 +15,10 @@
 
 namespace rackrail::planner {
 
-/// The one of a family's variants, all in this codec, and the slices that are judged fastest for a
-/// buffer of `elements`; its time is that of judged_by_rates(). Messages are not cut below 32 KiB
-/// as sent, except where variant and slices leave transfers as they are.
-/// Preconditions: there are variants, all of `topology`, and `elements` is positive.
+/// The fastest of a family's variants with its slices, for a buffer of `elements`, as judged by
+/// judged_by_rates(), which also gives its time. All variants are in this codec. Messages are not
+/// cut below 32 KiB as sent, unless variant and slices leave transfers as they are. Preconditions:
+/// there are variants, all of `topology`, and `elements` is positive.
 DividedCollective judged_division(const std::vector<CollectiveForm>& forms,
                                   const plan::Codec& codec, std::int64_t elements,
                                   plan::CostModel& cost_model, const topology::Topology& topology);

@@ -44,7 +44,7 @@ struct ScheduleRequest {
   /// are worth their while for one large collective, not among many candidates.
   std::size_t most_rounds = kRoundsOfBuckets;
   std::size_t most_transfers = 130'000;
-  bool may_have_rates = true;  ///< routes, in collectives(): some executors do not hold to them
+  bool may_have_rates = true;  ///< routes, in collectives(): some executors do not enforce them
   /// Of collectives(), whether one size only is looked at: what gains by it may then have up to
   /// kMostPlannedTransfers, trees on large grids more.
   bool is_of_one_size = false;
@@ -86,8 +86,8 @@ class ScheduleFamily {
   /// All-reduces of which some suit small buffers and some large ones: that of all_reduce(), then
   /// finer ones, if the family has any.
   virtual std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const;
-  /// The same of any collective, for one that runs alone; empty where the family has none. The
-  /// request's topology and router must outlive the forms.
+  /// The same for any collective that runs alone; empty where the family has none. The request's
+  /// topology and router must outlive the result.
   virtual std::vector<CollectiveForm> collectives(plan::Collective what,
                                                   const ScheduleRequest& request) const;
 };

@@ -1,9 +1,9 @@
-// All-reduces for the buckets of a step among those that families have for one that runs alone.
+// Schedules for the buckets of a step, chosen among those that families have for a lone all-reduce.
 //
-// For steps a family has a few schedules (ScheduleFamily::all_reduces). Where ranks are alike they
-// are about as fast as any; where hosts, NICs or cables differ, forms of a collective alone
-// (collective_forms.hpp) may be faster by tens of percent, and some of these are made of few enough
-// transfers for each of many buckets.
+// For steps a family has a few schedules (ScheduleFamily::all_reduces). On symmetric clusters these
+// are about as fast as any. Where hosts, NICs or cables differ, variants for a lone collective
+// (collective_forms.hpp) may be faster by tens of percent. Some of these have few enough transfers
+// for each of many buckets.
 #pragma once
 
 #include <cstdint>
@@ -29,16 +29,16 @@ inline constexpr std::int64_t kSizesOfStepForms[] = {std::int64_t{1} << 23U,
 
 struct StepForm {
   const ScheduleFamily* family = nullptr;
-  std::size_t number = 0;                            ///< among the family's forms
-  std::shared_ptr<const plan::TransferGraph> graph;  ///< in the codecs in which forms are compared
+  std::size_t number = 0;                            ///< index into the family's variants
+  std::shared_ptr<const plan::TransferGraph> graph;  ///< in the codecs of the comparison
 };
 
-/// Where forms come from and what they are compared by. References must outlive StepForms.
+/// Where variants come from and how they are compared. References must outlive StepForms.
 struct StepFormRequest {
   const topology::Topology& topology;
   topology::Router& router;
   plan::CostModel& costs;
-  TierCodecs codecs;  ///< in which forms are compared
+  TierCodecs codecs;  ///< in which variants are compared
   bool may_have_rates = true;
 };
 
@@ -46,9 +46,9 @@ class StepForms {
  public:
   explicit StepForms(StepFormRequest request) : request_(std::move(request)) {}
 
-  /// The fastest of these families' forms, if it is faster than `known` by what is worth another
-  /// candidate; none where `known` is near the bound of the network. Families that refuse topology
-  /// or codecs have none.
+  /// The fastest variant of these families, if it beats `known` by enough to be worth another
+  /// candidate. None where `known` is near the bound of the network. Families that refuse the
+  /// topology or the codecs have none.
   std::optional<StepForm> faster(std::span<const ScheduleFamily* const> families,
                                  std::int64_t elements, Duration known);
 

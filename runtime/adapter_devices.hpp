@@ -1,14 +1,13 @@
 // Which device of this machine an adapter of a plan is (topology/adapters.hpp).
 //
-// What says it, the first that does:
+// The first of these sources that knows the device decides:
 //   1. RACKRAIL_ADAPTERS, as "eth7=mlx5_1:1": for a name of one of its devices in the plan, the
-//      device here. What is said so is not looked for.
+//      device here. A device that is set in this way is not searched for.
 //   2. A device here that has one of the adapter's devices as its name: eth1; mlx5_1, of which port
 //      1 is "mlx5_1:1".
 //   3. The devices here on the PCI address that is one of the adapter's devices.
 //   4. RACKRAIL_ADAPTERS, as "nic0=eth1,nic1=mlx5_1:1": for the adapter's number in its machine.
-//   Last,
-//      because others have that number once a plan was made without one of them.
+//      Last, because other adapters have that number if a plan was made without one of them.
 #pragma once
 
 #include <filesystem>

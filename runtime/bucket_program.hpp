@@ -54,8 +54,8 @@ struct BucketProgram {
 };
 
 /// The stream of random numbers that `self` rounds with when it encodes for such a transfer
-/// (plan::EncodeKey): contributions of different ranks round independently, so that their errors
-/// average out; a sum rounds alike wherever it is encoded.
+/// (plan::EncodeKey). Contributions of different ranks round independently, so that their errors
+/// average out. A sum is rounded equally on every rank that encodes it.
 std::uint64_t rounding_stream(const plan::Plan& plan, std::uint32_t step, BucketId bucket,
                               plan::TransferOp op, Rank self);
 

@@ -7,7 +7,7 @@
 // of life. A peer that was heard once and then not for `patience` is silent. One that was never
 // heard has more time: it may still be reading its data.
 //
-// A gap between two looks is not held against the peers: this process itself was stopped or
+// A gap between two calls does not count against the peers: this process itself was stopped or
 // starved, and what they sent has yet to be taken from the network.
 //
 // Time is an argument of every call. O(ranks) once per half a period, otherwise O(1).

@@ -83,9 +83,10 @@ class ProgressLoop {
         may_ask);
     wait_until(is_done);
   }
-  /// What was launched is to be taken up: by the thread,
+  /// Has the thread start what was launched.
   void rouse();
-  /// or as far as it gets at once on the caller's, unless the other one is at work.
+  /// The same on the caller's thread, as far as it gets at once, unless the other thread is
+  /// working.
   void work_once();
   /// For what the caller and the thread share.
   std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
@@ -105,7 +106,7 @@ class ProgressLoop {
   virtual bool is_busy() const { return false; }
   /// Tells the caller, by notify(), what is done.
   virtual void report_finished() = 0;
-  /// Lets go of everything, once: handlers may still be called, and do nothing.
+  /// Releases everything, once. Handlers may still be called afterwards, and do nothing.
   virtual void halt() noexcept = 0;
   /// After halt(): whether sends still read the caller's memory.
   virtual bool is_borrowing() const noexcept { return false; }
@@ -128,12 +129,12 @@ class ProgressLoop {
   std::mutex turn_;           ///< of who uses the transport; locked before the other one
   mutable std::mutex mutex_;  ///< guards what follows, and what wait_until() asks for
   std::condition_variable changed_;
-  std::optional<std::string> reason_;                  ///< of the abort
-  std::optional<MissedPeer> missed_;                   ///< whose fault it is, where that is known
-  bool memory_is_free_ = true;                         ///< but for what the thread has begun
-  std::optional<MissedPeer> missed_here_;              ///< and not only heard of
-  std::condition_variable is_wanted_;                  ///< the thread, which stands aside
-  bool stands_aside_ = false;                          ///< for the caller's turn
+  std::optional<std::string> reason_;      ///< of the abort
+  std::optional<MissedPeer> missed_;       ///< whose fault it is, where that is known
+  bool memory_is_free_ = true;             ///< false while the thread may use the caller's memory
+  std::optional<MissedPeer> missed_here_;  ///< and not only heard of
+  std::condition_variable is_wanted_;      ///< the thread, which stands aside
+  bool stands_aside_ = false;              ///< for the caller's turn
   std::chrono::steady_clock::time_point aside_until_;  ///< once that is over
   Duration callers_cpu_time_;
 

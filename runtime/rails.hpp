@@ -1,10 +1,11 @@
 // The rails of a plan, for one rank: which of its machine's adapters meets which of a peer's.
 //
-// A route leaves the sender's machine by one adapter, the first of its links that is one's
-// (plan::Plan::adapters), and enters the receiver's by one, the last. Every pair of adapters that a
-// transfer between two ranks uses, in whichever direction, is one rail of the two ranks. Both
-// number them alike, from 1: by the adapter of the lower rank, then by that of the higher one, in
-// the plan's order. Transfers inside a machine and those without a route have no rail: 0.
+// A route leaves the sender's machine through an adapter, the first of its links that belongs to
+// one (plan::Plan::adapters), and enters the receiver's through the last such one. Every pair of
+// adapters that a transfer between two ranks uses, in whichever direction, is one rail of the two
+// ranks. Both ranks give a rail the same number, from 1: sorted by the adapter of the lower rank,
+// then by that of the higher one, in the plan's order. Transfers inside a machine and those without
+// a route have no rail: 0.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// Holds what leaves over routes with a rate to it (rule 8 of plan/transfer_graph.hpp).
+// Paces transfers over routes that have a rate (rule 8 of plan/transfer_graph.hpp).
 //
-// Each lane, what goes to one rank over the same links, has a time from when on it may send, which
-// a slice moves on as plan/send_pace.hpp says.
+// A Lane is the send queue to one rank over the same links. Each has a time before which it may not
+// send. Every slice moves that time on, as plan/send_pace.hpp says.
 #pragma once
 
 #include <chrono>
@@ -26,7 +26,7 @@ class SendPacer {
   static constexpr Clock::duration kCatchUp =
       std::chrono::nanoseconds(plan::kCatchUp.picoseconds() / 1000);
 
-  /// The number of a lane; the same for the same links to the same rank.
+  /// The number of a send queue; the same for the same links to the same rank.
   std::uint32_t lane(Rank destination, std::span<const LinkId> links);
 
   bool may_send(std::uint32_t lane, Clock::time_point now) const {
@@ -35,9 +35,9 @@ class SendPacer {
   /// A slice leaves; `rate` is positive.
   void charge(std::uint32_t lane, std::size_t bytes, Bandwidth rate, Clock::time_point now);
 
-  /// The lane has something to send that may not leave yet.
+  /// The queue has something to send that may not leave yet.
   void wait(std::uint32_t lane);
-  /// Destinations of lanes that have waited and may send now, each lane once.
+  /// Destinations of the queues that have waited and may send now; each queue once.
   std::vector<Rank> take_due(Clock::time_point now);
   /// When the first of those that wait may send.
   std::optional<Clock::time_point> next_due() const;

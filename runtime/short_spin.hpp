@@ -21,8 +21,8 @@ class ShortSpin {
   void happened(Clock::time_point now = Clock::now());
   /// Nothing happened: whether to look again at once, after pause(), or to sleep.
   bool goes_on(Clock::time_point now = Clock::now());
-  /// After goes_on(): lets others have the core, but for the first moments. The caller holds no
-  /// lock that they need.
+  /// After goes_on(): yields the core to other threads, except in the first moments. The caller
+  /// holds no lock that they need.
   void pause() const;
   /// It waits for something else meanwhile: what time that takes says nothing.
   void interrupt();

@@ -75,8 +75,8 @@ class SliceEngine {
   /// Buckets of the current step that ended since the last call.
   std::vector<BucketId> take_finished();
 
-  /// Lets go of all gradients and ignores everything from now on. Sends that are under way may
-  /// still read gradients as long as borrowed() is not 0; Transport::progress() completes them.
+  /// Releases all gradients and ignores everything from now on. Sends in progress may still read
+  /// gradients as long as borrowed() is not 0; Transport::progress() completes them.
   void halt();
   std::size_t borrowed() const { return borrowed_; }
 

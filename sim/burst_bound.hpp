@@ -1,14 +1,16 @@
-// What many collectives or steps in a row are held to by links that let bursts pass at once
-// (Link::burst), and whether one is timed as if they let none.
+// A bound on the mean time of many collectives or steps in a row, set by links that let bursts pass
+// at once (Link::burst, a token bucket), and whether a collective is timed as if there were no
+// bursts.
 //
-// One after a pause may pass what the bursts hold; of many in a row each fills the buckets that it
-// empties, so none takes less, on average, than the busiest link needs for its bytes. And where
-// that is many bursts, all schedules that keep that link busy look alike with them, as it makes up
-// for each of its pauses, while flows of a transport do not always (results/emulated-racks.md): so
-// it is timed without; but for a collective of one message at a time, as there and back over a
-// link, which fills while the others are on their way. Of those that take the same, the one is
-// shorter whose ranks talk to fewer others: connections of a transport that share a link are seldom
-// all under way.
+// A collective after a pause may pass what the buckets hold. Of many in a row, each has to refill
+// the buckets that it empties. So none takes less, on average, than the busiest link needs for its
+// bytes. Where that time is many bursts, all schedules that keep that link busy seem equally fast
+// in a simulation with bursts, as the link makes up for each of its pauses. Flows of a transport do
+// not always make up for them (results/emulated-racks.md), so such a collective is timed without
+// bursts. The exception is a collective of one message at a time, as a round trip over a link: each
+// bucket fills while messages are on other links. Of schedules that take equally long, the one
+// whose ranks talk to fewer others is the shorter one: connections of a transport that share a link
+// are seldom all in progress.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +24,8 @@
 namespace rackrail::sim {
 
 struct BurstBound {
-  /// At least, on average; where links decide, the more the more messages there are: each takes
-  /// something that only shows then.
+  /// A lower bound on the mean time. Where links decide, it grows with the number of messages: each
+  /// takes something that only shows then.
   Duration in_a_row;
   /// Bursts in the time of the busiest link that has them, and no collective of one message at a
   /// time.

@@ -1,4 +1,4 @@
-// What does not go as planned: slow devices, links that change, traffic of others.
+// Disturbances of a simulation: slow devices, links that change, background traffic.
 #pragma once
 
 #include <climits>

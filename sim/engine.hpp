@@ -62,7 +62,7 @@ enum class TaskKind : std::uint8_t {
   kOptimizer,
   kEncode,
   kCopyOut,  ///< from the device to its host's memory
-  kPaced,    ///< a slice could leave, but for the rate of its route
+  kPaced,    ///< a slice is ready, and waits for the rate of its route
   kOverhead,
   kWire,
   kLatency,
@@ -129,11 +129,12 @@ class Engine {
   /// and then does `optimizer`.
   void add_step(Rank rank, std::vector<ComputePiece> pieces, std::vector<std::uint32_t> runs,
                 Duration optimizer);
-  /// Steps of these ranks, which must have none yet, made when they are needed: when the first of
-  /// them comes to a step, `make` is called with its number and adds its collectives and, for each
-  /// of the ranks, the step. What is done is dropped, but for what keep() and watch() ask for; so
-  /// memory does not grow with the number of steps. `slice_ends` are those of all collectives of
-  /// all steps (GraphIndex::slices_at), for the progress. Returns the number of the program.
+  /// Steps of these ranks, which must have none yet, made when they are needed. When the first of
+  /// the ranks reaches a step, `make` is called with its number. It adds the step's collectives
+  /// and, for each of the ranks, the step. Finished steps are dropped, except for what keep() and
+  /// watch() ask for; so memory does not grow with the number of steps. `slice_ends` are those of
+  /// all collectives of all steps (GraphIndex::slices_at), for the progress. Returns the number of
+  /// the program.
   std::uint32_t add_program(std::span<const Rank> ranks, std::size_t steps,
                             std::uint64_t slice_ends, std::function<void(std::size_t step)> make);
   /// Is called with each collective of a program that is done; its times are known until then.
@@ -336,11 +337,11 @@ class Engine {
   std::size_t staleness_;
   std::optional<DataLoading> loading_;
   Disturbances disturbances_;
-  topology::Distance distance_;  ///< of messages of others
+  topology::Distance distance_;  ///< of background traffic
   std::vector<std::vector<LinkId>> background_routes_;
   std::vector<std::uint32_t> background_under_way_;  ///< messages, by stream
   std::uint64_t background_since_ = 0;               ///< messages since the plan's last event
-  double others_work_ = 0;  ///< for messages of others that left since `others_from_`, in events
+  double others_work_ = 0;  ///< in events: background messages that left since `others_from_`
   Time others_from_ = 0;
   std::int64_t packet_bytes_;   ///< 0: messages are fluids
   std::size_t own_queued_ = 0;  ///< tasks of the plan in queue_

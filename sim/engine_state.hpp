@@ -61,9 +61,9 @@ struct Engine::RankState {
   Time begun = 0;  ///< when it began to compute
 
   Step& at(std::size_t number) { return steps[number - first_step]; }
-  /// Whether it takes calls before those ahead are done, as devices do whose kernels have a way.
+  /// Whether calls queue behind those ahead, as on devices whose kernels have a wake-up time.
   bool has_queue() const { return rates.wake > Duration(); }
-  /// Of adding a received slice; the last answer is kept, as slices are mostly alike.
+  /// Time to add a received slice. The last result is cached, as most slices have the same size.
   Duration reduce_time(std::int64_t elements) {
     if (elements != last_elements) {
       last_elements = elements;
@@ -76,25 +76,25 @@ struct Engine::RankState {
 };
 
 struct Engine::Channel {
-  /// (run, lane of its index)
+  /// (run, send queue of its index)
   using RunLane = std::pair<std::uint32_t, std::uint32_t>;
 
   bool is_busy = false;
   std::uint32_t route = 0;          ///< route_number() of it
   bool is_pausing = false;          ///< until next_departure, for what has a pace
   Time next_departure = INT64_MIN;  ///< the earliest of what has one; before all time: any
-  /// Those whose data is ready; the most urgent first, then by owner and number. Those
-  /// that have sent everything are taken out when they are met.
+  /// Send queues whose data is ready; the most urgent first, then by owner and number. Queues that
+  /// have sent everything are removed when they are reached.
   ShortList<RunLane> lanes;
 };
 
 struct Engine::Run {
   struct LaneState {
-    Item next;  ///< to send: the transfer at `position`, unless the lane is at its end
+    Item next;  ///< to send: the transfer at `position`, unless the queue is at its end
     std::uint32_t position = 0;
     std::uint32_t slice = 0;
     std::uint32_t channel = 0;
-    std::uint32_t count = 0;  ///< transfers of the lane
+    std::uint32_t count = 0;  ///< transfers of the send queue
   };
   std::shared_ptr<const GraphIndex> index;
   std::string name;
@@ -142,7 +142,7 @@ struct Engine::Run {
   /// Only where the index orders additions.
   std::uint16_t& additions_met(std::uint32_t slice) { return counts[slice * counts_per_slice + 1]; }
 
-  /// A transfer, copied into `other` unless it is the next one of its lane.
+  /// A transfer, copied into `other` unless it is the next one of its send queue.
   const Item& item(Place place, Item& other) const {
     const LaneState& lane = lanes[place.lane];
     if (place.position == lane.position) {

@@ -2,10 +2,10 @@
 //
 // Model. A flow is a fluid over all links of its route at once, at one rate. An allocation is
 // max–min fair when no rate can rise without lowering one that is not larger. It is unique, and
-// characterised by this: no link carries more than its capacity, and every flow is either at its
-// own cap or has a *bottleneck*, a saturated link on which no flow is faster (Bertsekas and
+// characterised by two conditions. No link carries more than its capacity. Every flow is either at
+// its own cap or has a *bottleneck*, a saturated link on which no flow is faster (Bertsekas and
 // Gallager, "Data Networks", 6.5.2). Progressive filling finds it: raise all rates together; the
-// link (or cap) that saturates first fixes its flows; go on with the rest.
+// link (or cap) that saturates first fixes its flows; repeat with the rest.
 //
 // Change. A change travels only through bottlenecks: a flow is concerned when its bottleneck has
 // room again, or is shared by a flow that is faster now (Ros-Giralt et al., "On the Bottleneck
@@ -22,7 +22,7 @@
 // to all that is connected to it through bottlenecks.
 //
 // Shares. A flow may take only a part of its rate from a link (its bytes go over several), or more
-// (what they cost the cores of a host): then r stands for the flow's rate, and a link of capacity c
+// (what they cost the cores of a host). Then r stands for the flow's rate. A link of capacity c
 // whose flows have shares s saturates at r = c / Σ s. The characterisation above holds unchanged.
 //
 // Flows with all their links to themselves, and flows that leave links which were nobody's
@@ -31,7 +31,7 @@
 // round, plus a look at all flows on its bottlenecks.
 //
 // Numbers. Levels and saturation are compared with a relative slack of 1e-9, always on absolute
-// values, so errors do not add up over time. Rates that are alike by symmetry come out equal bit
+// values, so errors do not add up over time. Rates that are equal by symmetry come out equal bit
 // for bit, as a level that is within rounding of the one before is taken to be the same.
 #pragma once
 

@@ -2,9 +2,9 @@
 // rank, which encoding each lossy transfer sends, and over which links it goes. Made once per
 // (schedule, elements, slice size).
 //
-// A transfer is named by its lane, that is its (src, dst) pair and route, and its position in the
-// order in which they leave; arrays are laid out in this order too, so that what the interpreter
-// touches next is beside what it touched last.
+// A transfer is named by its send queue (Lane) and its position there. A send queue holds the
+// transfers of a (src, dst) pair and route, in the order in which they leave. Arrays are laid out
+// in this order too, so that what the interpreter touches next is beside what it touched last.
 //
 // What does not depend on sizes, which is nearly all of it, is the layout: buckets of a plan that
 // follow one schedule share it (graph_indexer.hpp).
@@ -28,8 +28,8 @@ using Lane = plan::RegularSchedule::Lane;
 using Place = plan::RegularSchedule::Place;
 using Dependent = plan::RegularSchedule::Dependent;
 
-/// How the transfers of a lane move: on their own, or as members of operations of switches
-/// (plan/in_network.hpp).
+/// How the transfers of a send queue (Lane) move: on their own, or as members of operations of
+/// switches (plan/in_network.hpp).
 enum class LaneKind : std::uint8_t { kOwn, kMulticast, kReduction };
 
 inline constexpr std::uint32_t kNoGroup = UINT32_MAX;
@@ -57,23 +57,23 @@ class GraphLayout {
         .subspan(lanes_from_begin_[rank.index()],
                  lanes_from_begin_[rank.index() + 1] - lanes_from_begin_[rank.index()]);
   }
-  /// Once all lanes are there.
+  /// Call once all send queues are known.
   void sort_lanes_by_source(std::size_t ranks);
 
   std::vector<Lane> lanes;
-  std::vector<LaneKind> lane_kinds;  ///< by lane; empty where all move on their own
-  /// By lane, of a folded schedule (layout_turns.hpp): who receives from its sender in full, which
-  /// tells channels apart. Empty elsewhere, where that is Lane::dst.
+  std::vector<LaneKind> lane_kinds;  ///< by send queue; empty where all move on their own
+  /// By send queue, of a folded schedule (layout_turns.hpp): who receives from its sender in the
+  /// full schedule, which tells channels apart. Empty elsewhere, where that is Lane::dst.
   std::vector<Rank> receivers;
-  /// Transfers that are one operation, the first of them standing for it: its additions are those
-  /// of all. On the lanes of the others it has its place too.
+  /// Transfers that are one operation. The first of them represents it: its additions are those of
+  /// all. The operation also has its place in the send queues of the others.
   std::vector<std::vector<Place>> groups;
   std::vector<RouteUse> routes;
   /// By route, of a folded schedule: route_number() of the route it was. Empty elsewhere.
   std::vector<std::uint32_t> route_numbers;
   std::vector<plan::Codec> codecs;
   bool orders_additions = false;  ///< whether any Item::additions_before is not 0
-  bool has_connections = false;   ///< each lane is a channel of its own
+  bool has_connections = false;   ///< each send queue is a channel of its own
 
  private:
   std::vector<std::uint32_t> lanes_from_begin_;
@@ -139,8 +139,8 @@ std::shared_ptr<const GraphIndex> index_graph(const plan::TransferGraph& graph,
                                               std::int64_t elements, std::int64_t slice_elements,
                                               Routing& routing);
 
-/// `routes` are those of the lanes; the schedule must outlive the index. Throws SimulationError
-/// when there are more than 2³² slices.
+/// `routes` are those of the send queues; the schedule must outlive the index. Throws
+/// SimulationError when there are more than 2³² slices.
 std::unique_ptr<const GraphIndex> index_schedule(const plan::RegularSchedule& schedule,
                                                  std::int64_t elements, std::int64_t slice_elements,
                                                  std::vector<RouteUse> routes);

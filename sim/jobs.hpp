@@ -57,8 +57,8 @@ struct JobsResult {
 /// Whether `graph` says itself over which links it goes.
 bool pins_routes(const plan::TransferGraph& graph);
 
-/// `options.steps` is not heeded, and of what can be recorded only the timeline; the rest is for
-/// all jobs alike. Throws PlanError when a plan does not belong to its workload or has another
+/// `options.steps` is ignored, and of what can be recorded only the timeline is; the other options
+/// hold for all jobs. Throws PlanError when a plan does not belong to its workload or has another
 /// number of ranks than its job, or when two jobs have the same rank; ConfigError for asynchronous
 /// options; SimulationError as simulate_step().
 JobsResult simulate_jobs(const std::vector<Job>& jobs, const topology::Topology& topology,

@@ -29,7 +29,8 @@ class ListedLayout final : public GraphLayout {
   /// Without elements, slices and first slice.
   const Item& item(std::uint32_t number) const { return items_[number]; }
   Chunks chunks(std::uint32_t number) const { return chunks_[number]; }
-  /// Of its chunks; alike in buffers of any size, but for an element.
+  /// Sum of its chunks' weights. Transfers of equal weight move equally many elements in any
+  /// buffer, to within one.
   std::uint32_t weight(std::uint32_t number) const { return weights_[number]; }
   std::uint32_t original(std::uint32_t number) const { return originals_[number]; }
   /// Of which something waits for all slices.
@@ -73,7 +74,7 @@ class ListedLayout final : public GraphLayout {
   std::vector<Item> items_;
   std::vector<Chunks> chunks_;            ///< by item
   std::vector<std::uint32_t> weights_;    ///< by item
-  std::vector<std::uint32_t> begin_;      ///< by lane: its first item
+  std::vector<std::uint32_t> begin_;      ///< by send queue: its first item
   std::vector<std::uint32_t> lane_of_;    ///< by item
   std::vector<std::uint32_t> originals_;  ///< by item: transfer of the graph
   std::vector<std::uint32_t> numbers_;    ///< by transfer of the graph: item, or kNoItem

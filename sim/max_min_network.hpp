@@ -7,10 +7,10 @@
 // rate stands costs nothing. Ends are rounded up to a picosecond.
 //
 // With a tolerance ε, where thousands of flows meet, rates are solved some hundred times for each
-// generation of messages instead of at every start and end: when a flow that shares links ends,
-// others end with it whose time is over by then but for a share of ε; and changes of who is there
-// wait for others for ε of the mean time of such flows, in which a new flow stands still. The two
-// errors have opposite signs and are of ε per message at most.
+// generation of messages instead of at every start and end. When a flow that shares links ends,
+// others end with it if they have only a share ε of their time left. And after flows have come or
+// gone, the solver waits for further changes for ε of the mean time of such flows; a new flow
+// stands still meanwhile. The two errors have opposite signs and are of ε per message at most.
 //
 // Links with a burst carry more than their bandwidth while it lasts (sim/token_buckets.hpp); the
 // solver always knows who is on them.
@@ -139,7 +139,7 @@ class MaxMinNetwork final : public NetworkModel {
   QuadHeap<End, RememberPlace> ends_;
   std::uint64_t started_ = 0;
   std::uint32_t ends_made_ = 0;
-  double last_remaining_ = -1;  ///< what time_left() last computed: flows are mostly alike
+  double last_remaining_ = -1;  ///< cached result of time_left(): most flows are equal
   double last_rate_ = 0;
   Time last_time_left_ = 0;
   std::unordered_map<std::uint32_t, Extras> extras_;

@@ -15,8 +15,8 @@ namespace rackrail::sim {
 /// A number that the model hands back in the events of a flow.
 using FlowTag = std::uint32_t;
 
-/// Every flow has two events, in this order: the sender has let go of the last byte, and the
-/// receiver has it.
+/// Every flow has two events, in this order: the sender has sent the last byte, and the receiver
+/// has it.
 struct FlowEvent {
   FlowTag tag = 0;
   bool is_delivered = false;

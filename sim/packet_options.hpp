@@ -20,12 +20,11 @@ enum class RateControl : std::uint8_t {
 /// Names as in Zhu et al., "Congestion Control for Large-Scale RDMA Deployments", SIGCOMM 2015,
 /// with their symbols. Published there, for 40 Gbit/s: N = 50 us, K = T = 55 us, B = 10 MB, F = 5,
 /// R_AI = 40 Mbit/s (1/1000 of the link), marking between 5 KB and 200 KB with at most 1 %. With
-/// those a sender that was cut comes back within tens of milliseconds, longer than a message of a
+/// those a sender that was cut recovers within tens of milliseconds, longer than a message of a
 /// collective lasts: permutations of 16 MiB then take twice as long as max-min fair rates would
 /// give. The defaults are for such messages: intervals of two to four round trips of a loaded
-/// fabric, steps of 3 %, and marking so steep that every sender at a full queue is notified in
-/// every interval, which treats them alike. They were searched for on permutations with seeds 1 to
-/// 15, an incast and rings; results/flow-against-packet.md has other seeds.
+/// fabric, steps of 3 %, and steep marking. Every sender at a full queue is then notified in every
+/// interval, so all get equal treatment. results/flow-against-packet.md says how they were chosen.
 struct DcqcnOptions {
   double gain = 1.0 / 256;                 ///< g
   Duration notification_interval = 20_us;  ///< N: least time between two notifications of a flow

@@ -101,7 +101,7 @@ class Pool {
   LinkedQueue<Entry> free_;
 };
 
-/// Of one message at a time, from one of the links with which `ways` begin.
+/// Sends one message at a time, from one of the first links of its flows' paths.
 struct Sender {
   Sender(std::uint32_t its_ways, std::size_t beginning, std::uint32_t link,
          const DcqcnOptions& options, double line_rate, Time latency, double stretch)
@@ -135,7 +135,7 @@ struct Sender {
   std::uint32_t marked_by = kNothing;  ///< of the last notification
 };
 
-/// Ways that flows take, with their senders that have nothing to send.
+/// Paths that flows take, with their senders that have nothing to send.
 struct UsedWays {
   PacketWays ways;
   std::vector<std::vector<std::uint32_t>> idle;  ///< by number in PacketWays::first()

@@ -1,9 +1,9 @@
-// Turning a cluster: ranks in a table of groups and members, and turns of it.
+// Cyclic rank symmetry: ranks in a table of groups and members, and cyclic shifts of the table.
 //
-// Rank (i, m) is member m of group i; a turn takes all ranks on by as many groups or by as many
-// members. Turns by different numbers commute, so those by multiples of two steps, which divide the
-// table's sides, are a group of (k / groups) · (g / members) turns, and none but the one by nothing
-// leaves a rank where it is.
+// Rank (i, m) is member m of group i. A shift (a turn in names here) moves all ranks on by the same
+// number of groups or of members. Shifts by different numbers commute. Those by multiples of two
+// steps, which divide the table's sides, are a group of (k / groups) · (g / members) shifts. None
+// of them, except the one by nothing, leaves a rank where it is.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace rackrail::sim {
 
-/// Steps of turns: each divides its side of the table, and is the side itself where nothing turns.
+/// Steps of shifts: each divides its side of the table, and is the side itself where nothing moves.
 struct Turns {
   std::uint32_t groups = 1;
   std::uint32_t members = 1;
@@ -36,9 +36,9 @@ class RankTable {
     return groups_ / turns.groups * (members_ / turns.members);
   }
   Rank turned(Rank rank, std::uint32_t by_groups, std::uint32_t by_members) const;
-  /// The rank that stands for all that turns take this one to.
+  /// The rank that represents all those that the shifts map this one to.
   Rank first(Rank rank, Turns turns) const;
-  /// Where the turn that takes `rank` to its first() takes `other`.
+  /// Where the shift that maps `rank` to its first() maps `other`.
   Rank turned_along(Rank other, Rank rank, Turns turns) const;
 
  private:

@@ -1,5 +1,5 @@
-// A queue in one block of memory that grows by doubling. Unlike std::deque it costs nothing while
-// it is empty, and a short one stays in the same cache lines.
+// A queue in one block of memory that grows by doubling. In contrast to std::deque it costs nothing
+// while it is empty, and a short one stays in the same cache lines.
 #pragma once
 
 #include <cstddef>

@@ -1,27 +1,27 @@
-// Over which links the messages of a simulation go, and what else they cost; for sim/*.cpp, but for
-// the choice.
+// The links that a simulation's messages use, and what else they cost. Only Multipath is for users
+// outside sim/*.cpp.
 //
 // Routes. A plan pins a route to each of its transfers; two of one pair of ranks may have different
-// ones, and are sent at the same time. What it leaves open goes the way of least
-// latency, as the planner expects. A network that chooses by itself counts links
-// (topology::Distance::kHops), as BGP and the subnet managers of InfiniBand do: it uses a
-// longer cable like a shorter one. By flow hash (ECMP), a flow is what a network takes for one: all
-// messages of a connection between two ranks, of which there is one, or several. Those have a hash
-// each, and every message is divided evenly between them, as adapters do with several queue pairs
-// per connection and sockets transports with several streams: links carry the part of the
-// connections that are on them, and the slowest connection holds the others back.
+// ones, and are sent at the same time. A transfer without a route takes the one of least latency,
+// as the planner expects. A network that chooses routes itself counts links
+// (topology::Distance::kHops), as BGP and the subnet managers of InfiniBand do: it treats longer
+// and shorter cables the same. With a flow hash (ECMP), a flow is all messages of a connection
+// between two ranks, of which there is one, or several. Each connection has its own hash, and every
+// message is divided evenly among them. Adapters with several queue pairs per connection do so, and
+// sockets transports with several streams. Links carry the part of the connections that are on
+// them, and the slowest connection holds the others back.
 //
-// Spraying. As an ideal of sending packet by packet over all shortest routes: a message is one
-// fluid of which every such route carries the same part (topology::Router::spread), so a link
-// carries its share of the message's rate. Nothing is lost by reordering, and the slowest of the
-// routes holds the others back; where their latencies differ, the message is there when its last
-// part is, over the longest. At the packet level switches deal packets out in these shares.
+// Spraying. An ideal of sending packet by packet over all shortest routes. A message is one fluid
+// of which every such route carries the same part (topology::Router::spread), so a link carries its
+// share of the message's rate. Nothing is lost by reordering, and the slowest of the routes holds
+// the others back. Where their latencies differ, the message has arrived when its last part has,
+// over the longest. At the packet level switches distribute packets in these shares.
 //
 // Cores. A link's `cpu_share` is what sending or receiving at its full rate B takes of the host's
 // cores. Where a rank at one end has a processor (capacity C), a message over such a link of its
-// machine takes C · cpu_share / B of the processor per byte, on both ends: the same cores that
-// compute and encode, shared max-min fair with that work. Ranks without a processor have no cores
-// to charge.
+// machine takes C · cpu_share / B of the processor per byte, on both ends. These are the cores that
+// also compute and encode, shared max-min fair with that work. Ranks without a processor have no
+// cores to charge.
 #pragma once
 
 #include <cstdint>
@@ -55,9 +55,10 @@ std::optional<Multipath> parse_multipath(std::string_view text);
 
 struct RouteUse {
   std::vector<LinkId> links;  ///< each once, where there are shares
-  /// Of the message's bytes, by link, above 1 where a tree's ways meet; none: all of them on each.
+  /// By link, the share of the message's bytes; above 1 where paths of a tree share the link. None:
+  /// all bytes on each link.
   std::vector<double> shares;
-  Duration latency;           ///< of the longest way over these links
+  Duration latency;           ///< of the longest path over these links
   Duration overhead;          ///< of a message at its sender: the largest of its links
   Duration receive_overhead;  ///< and at its receiver
   /// Bytes per second of a message, by Link::flow_bandwidth and the plan's rate; 0: no limit.

@@ -1,8 +1,8 @@
-// Scenario files: how a plan is run, and what goes wrong meanwhile. configs/faults has examples.
+// Scenario files: how a plan is run, and which faults occur meanwhile. configs/faults has examples.
 //
 //   name: a cut in the middle
 //   steps: 20                # to simulate
-//   staleness: 1             # SimulationOptions::staleness; local_steps alike
+//   staleness: 1             # SimulationOptions::staleness; likewise local_steps
 //   asynchronous: true       # simulate_asynchronous()
 //   network: packet          # flow is the default
 //   packets: { queue_capacity: 16 MiB, mark_from: 4 us, dcqcn: { gain: 0.01 } }  # PacketOptions

@@ -74,8 +74,8 @@ struct SimulationOptions {
 
 /// What a link carried. Utilisation, here and in LinkTimeline, is the bytes that a link carried in
 /// some time over those that it could have carried in it, with the capacities that it had then
-/// (Disturbances::capacity): of all steps that were under way and, at the packet level, with the
-/// packets' headers. So it is never above 1, but for rounding.
+/// (Disturbances::capacity). It counts all steps that were in progress and, at the packet level,
+/// the packets' headers. So it is never above 1, except by rounding.
 struct LinkUse {
   LinkId link;
   /// Of the plan: in a step, those of the gradients that it is about, whenever they move.
@@ -146,7 +146,7 @@ struct Records {
 struct StepResult {
   plan::StepEstimate estimate;
   std::vector<StepSpan> steps;  ///< all of them
-  std::size_t reported = 0;     ///< the one that all else is about, but for the mean
+  std::size_t reported = 0;     ///< the step that all else is about, except the mean
   /// Of all of them, until the last gradient is there: a staleness does not wait for that.
   Duration mean_step_time;
   /// Of the slowest device, which computes and waits for data longest: with its compute time

@@ -56,7 +56,7 @@ class UrgencyQueue {
     Urgency urgency = 0;
     RingBuffer<T> waiting;
   };
-  /// The most urgent first; none is empty, but for the only one.
+  /// The most urgent first. None is empty, unless it is the only one.
   std::vector<Class> classes_;
 };
 

@@ -1,5 +1,5 @@
 // Cuts of a topology and the flow network that finds them. Links of kind `shared` are resources of
-// a machine, not ways, and take no part.
+// a machine, not connections, and take no part.
 #pragma once
 
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace rackrail::topology {
 
-/// The topology's vertices, numbered alike, and its links with their bandwidths times `scale`;
-/// with `reversed`, every link turned round. Link i is arc 2i, whatever its kind.
+/// The topology's vertices, with the same numbers, and its links with their bandwidths times
+/// `scale`; with `reversed`, every link turned round. Link i is arc 2i, whatever its kind.
 FlowNetwork flow_network_of(const Topology& topology, Capacity scale = 1, bool reversed = false);
 
 /// The cut whose source side are the vertices marked; `reversed` as above, in which case the links

@@ -2,25 +2,25 @@
 //
 // Model. Of every byte, x_v is summed at rank v or broadcast from it (X = Σ x_v bytes per second in
 // all). Link e carries a_e of the broadcast and r_e of the reduction, a_e + r_e ≤ b_e, or one of
-// them alone. A broadcast of these rates exists iff every cut lets enough through (Edmonds'
-// branchings; switches that cannot copy must pass on exactly what they receive, and splitting off
-// then keeps the condition; Zhao et al., "ForestColl", arXiv 2402.06787):
+// them alone. A broadcast of these rates exists iff every cut lets enough through:
 //     Σ a over links that leave S ≥ Σ x_v over ranks in S,   for every S without some rank,
-// and the same for r on the reversed graph. A switch that multicasts is free of the conservation of
-// a, one that reduces of that of r. With such switches the cuts around ranks are necessary;
-// sufficient they are where each switch that passes on more than it receives is itself reached by X
-// (Bang-Jensen, Frank, Jackson, "Preserving and increasing local edge-connectivity in mixed
-// graphs", 1995), or where links fall apart into rails that are like that.
+// and the same for r on the reversed graph. This is Edmonds' branching theorem. Switches that
+// cannot copy must pass on exactly what they receive, and edge splitting then keeps the condition
+// (Zhao et al., "ForestColl", arXiv 2402.06787). A switch that multicasts is free of the
+// conservation of a, one that reduces of that of r. With such switches the cuts around ranks are
+// necessary. They are sufficient where each switch that passes on more than it receives is itself
+// reached by X (Bang-Jensen, Frank, Jackson, "Preserving and increasing local edge-connectivity in
+// mixed graphs", 1995), or where the links decompose into rails with that property.
 //
-// Method. The cuts are too many to write down, so they are added when they are violated: solve the
-// linear program with those that are known, find for each rank a smallest cut between the roots and
-// it (a max-flow on the solution's rates), add those that are too small, repeat. Every intermediate
-// optimum is a relaxation and hence a valid bound, so stopping early costs tightness only. The cuts
-// around ranks, machines and racks are there from the start.
+// Method. The cuts are too many to write down, so violated ones are added step by step (cutting
+// planes). Solve the linear program with the known cuts. For each rank, find a smallest cut between
+// the roots and it by a max-flow on the solution's rates. Add those that are too small, and repeat.
+// Every intermediate optimum is a relaxation and hence a valid bound, so stopping early costs
+// tightness only. The cuts around ranks, machines and racks are there from the start.
 //
-// Alike ranks and links (alike_ranks.hpp) may have one variable together: the mean of an optimum
-// over all symmetries is one, too, and a cut and its images are one row then. So clusters of many
-// alike hosts are as small a program as one of few.
+// Equivalent ranks and links (alike_ranks.hpp) may share a variable. The mean of an optimum over
+// all symmetries is an optimum, too, and a cut and its images are then one row. So clusters of many
+// identical hosts are as small a program as one of few.
 //
 // Precision: rates are scaled to the widest link, and the solver's result is exact to about 1e-6.
 // The prices of its rows, made whole numbers, prove a bound in integers, which is the answer where
@@ -70,7 +70,7 @@ class RateProgram {
     kReduction,  ///< of a reduce-scatter: likewise
     kBoth,       ///< of an all-reduce, whose roots are free
   };
-  /// `is_folded`: with one variable for alike ranks and links.
+  /// `is_folded`: equivalent ranks and links share a variable.
   RateProgram(const Topology& topology, Trees trees, const Abilities& able, bool is_folded = false);
 
   /// The largest X, in bytes per second, or a bound of it; none when the solver gave up. Nothing

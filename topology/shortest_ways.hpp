@@ -1,22 +1,22 @@
-// Shortest ways between ranks, of which there may be several: what Router chooses from.
+// Shortest paths between ranks, of which there may be several: Router chooses from them.
 //
 // Model. The cost of a route is (ranks passed through, latency, links), compared in this order; by
 // Distance::kHops, latency is that of links inside machines alone. A rank in the middle counts in
-// the first place, so a route uses one only where there is no other way, and then as few as
+// the first place. So a route uses one only where there is no other path, and then as few as
 // possible; the machines of a ring or torus thereby reach each other too.
 //
-// Per root: Dijkstra gives the cost of every vertex, as far as it is needed: it stops near the
-// destination and goes on from there when a farther one is asked for. Near means: where no vertex
-// that is left could lead to the destination as soon as the best way that is known, given what the
-// last links through the destination's machine cost at least. So the insides of other machines at
-// the same distance, which are most of a large cluster, are never looked at. An arc (u, v) is tight
-// when cost(u) + its own cost = cost(v); the tight arcs form a DAG that holds all shortest routes.
-// Vertices leave the heap in a topological order of it, since every arc adds a link; so `width`,
-// the best bottleneck among the shortest routes, is found on the way. The root is the source, or
-// the switch behind it where there is only one way out: then hosts of one switch share the work.
+// Per root: Dijkstra gives the cost of every vertex, as far as it is needed. It stops near the
+// destination and resumes when a farther one is asked for. Near means: no remaining vertex could
+// lead to the destination at as low a cost as the best known path, given the least cost of the last
+// links through the destination's machine. So the insides of other machines at the same distance,
+// which are most of a large cluster, are never examined. An arc (u, v) is tight when cost(u) + its
+// own cost = cost(v); the tight arcs form a DAG that holds all shortest routes. Vertices leave the
+// heap in a topological order of it, since every arc adds a link; so `width`, the best bottleneck
+// among the shortest routes, is found in the same pass. The root is the source, or the switch
+// behind it where there is only one link out: then hosts of one switch share the work.
 //
-// A pair's ways are the tight arcs that lead to its destination and keep its width, from there
-// backwards.
+// The paths of a pair are the tight arcs that lead to its destination and keep its width, found
+// from there backwards.
 //
 // Cost: O(E log V) per root for the part that is looked at, O(machine) and O(links · in-degree) per
 // destination. Labels take memory by pages, as they are reached; kMostKept bounds what they could
@@ -36,7 +36,7 @@
 
 namespace rackrail::topology {
 
-/// Of a way.
+/// Of a path.
 struct WayCost {
   bool is_reached = false;
   std::uint32_t ranks = 0;
@@ -49,7 +49,7 @@ struct WayCost {
   bool operator<(const WayCost& o) const { return key() < o.key(); }
 };
 
-/// Of a vertex: of the shortest ways to it, and the best bottleneck among them.
+/// Of a vertex: the cost of the shortest paths to it, and the best bottleneck among them.
 struct WayLabel {
   WayCost cost;
   Bandwidth width;
@@ -57,12 +57,12 @@ struct WayLabel {
 
 class ShortestWays;
 
-/// What is known of the ways from one vertex.
+/// What is known of the paths from one vertex.
 struct WayExploration;
 
-/// The shortest ways of a pair of ranks: from `root` to `end`, with `way_out` before them where
-/// `root` is the switch behind the source. Good as long as the ShortestWays that found them, which
-/// may look for others meanwhile.
+/// The shortest paths of a pair of ranks: from `root` to `end`, with `way_out` before them where
+/// `root` is the switch behind the source. Valid during the lifetime of the ShortestWays that found
+/// them, which may search for others meanwhile.
 class PairWays {
  public:
   NodeId root;
@@ -70,9 +70,9 @@ class PairWays {
   std::optional<LinkId> way_out;
   Bandwidth width;
 
-  /// Of a vertex on the ways.
+  /// Of a vertex on the paths.
   WayLabel label(NodeId vertex) const;
-  /// Tight links into a vertex on the ways that keep the width, in order of their ids.
+  /// Tight links into a vertex on the paths that keep the width, in order of their ids.
   std::vector<LinkId> links_into(NodeId vertex) const;
 
  private:

@@ -22,8 +22,8 @@ struct SwitchOperation {
   topology::Route links;                ///< in their order, as often as the bytes pass them
 };
 
-/// Of a tree from `root` over the paths `ways`, those first that others wait for. Switches can
-/// carry out all of them.
+/// The operations of a tree from `root` along its cheapest paths, in the order of their
+/// dependencies. Switches can carry out all of them.
 std::vector<SwitchOperation> operations_of(const topology::Topology& topology,
                                            const SwitchWays& ways, const SteinerTree& tree,
                                            Rank root);

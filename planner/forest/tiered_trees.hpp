@@ -28,8 +28,9 @@ class TieredTrees {
   /// Whether a host has several ranks: else the tiers are one.
   bool has_tiers() const { return hosts_.size() < host_of_.size(); }
 
-  /// The arcs of a tree from the root, as indices into `ways`, parents before children. None where
-  /// paths are missing: there should be one from every rank of a host to its others.
+  /// The arcs of a tree from the root, as indices into the given arcs, parents before children.
+  /// None where arcs are missing: there should be one from every rank of a host to each other rank
+  /// of it.
   std::optional<std::vector<std::uint32_t>> cheapest(std::uint32_t root,
                                                      const std::vector<PricedArc>& ways) const;
 

@@ -5,8 +5,9 @@
 // make the same calls in the same order, so each can say for itself when a step is over: when a
 // bucket is started that was started in it already, or an array is summed.
 //
-// Threads. One mutex guards the state; it is held while an array is summed or a plan taken up, so
-// that the calls of other threads come before or after it, but not while a bucket is awaited.
+// Threads. One mutex guards the state. It is held while an array is summed or a plan is adopted, so
+// that the calls of other threads come before or after it. It is not held while a bucket is
+// awaited.
 #pragma once
 
 #include <functional>

@@ -1,7 +1,7 @@
-// Time that pieces of work share, one after the other.
+// Divides a time limit among pieces of work that run one after another.
 //
-// Each may take what is left when it begins, but for a little that is kept for each of those that
-// follow: a search that may not take anything finds next to nothing.
+// Each piece may use the time that is left when it begins, except for a minimum that is reserved
+// for each piece that follows. A search without any time finds next to nothing.
 #pragma once
 
 #include <algorithm>

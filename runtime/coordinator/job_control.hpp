@@ -161,7 +161,7 @@ class JobControl {
   bool is_replanning_ = false;                   // because somebody asked for it
   std::optional<Regroup> regroup_;               // of the next epoch, between two
   std::map<MemberStream*, Rank> former_;         // seats by stream of the epoch before
-  EpochBegin beginning_;                         // of this or the next epoch, but for the first
+  EpochBegin beginning_;                         // of this or the next epoch, not the first
   std::map<MemberStream*, Newcomer> newcomers_;  // not in a regroup yet
   bool is_asking_ = false;                       // for a plan with them
   std::map<Rank, int> vacancies_;                // since a step was done, by seat

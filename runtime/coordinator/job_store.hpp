@@ -22,7 +22,7 @@
 namespace rackrail::runtime {
 
 struct JobRecord {
-  std::string identity;     ///< of what is trained: only the same job may be taken up
+  std::string identity;     ///< of what is trained: only the same job may be resumed
   HostPort address;         ///< where workers look for the coordinator
   std::string token;        ///< of the job
   std::string job_options;  ///< JSON, for all workers

@@ -9,23 +9,24 @@
 //                     ▼  deadline, lost member, failed member, stop
 //                  aborted
 //
-// A member is lost when its stream breaks before it left (at once: the kernel closes the sockets of
-// a killed process), when its heartbeat is overdue, or when a peer cannot reach it. The last is
-// only a suspicion: the peers of a killed process see their connections break at the same moment as
-// the coordinator does, so a suspicion waits for a short grace period, in which the suspect's own
-// end gives the better reason, and in which the others say what they miss.
+// A member is lost in one of three cases: its stream breaks before it left (at once: the kernel
+// closes the sockets of a killed process), its heartbeat is overdue, or a peer cannot reach it. The
+// last is only a suspicion. The peers of a killed process see their connections break at the same
+// moment as the coordinator does. So a suspicion waits for a short grace period, in which the
+// suspect's own end gives the better reason, and in which the others report whom they miss.
 //
 // Who is at fault. Members that cannot reach each other are the edges of a graph, and the cut-off
 // ones a vertex cover of it. The one with the most edges goes, then the one with the most of those
-// that are left, and so on; of several the one with the highest rank, so that the leader's side of
-// a network that fell in two goes on; but before all others one that came for a lost member and has
-// nothing yet that would be lost with it: until the epoch's first exchange, which all come to with
-// the parameters. For one cable that is exact; in general within
-// O(log members) of the fewest. (Chvátal, A greedy heuristic for the set-covering problem, 1979.)
+// that are left, and so on. Of several the one with the highest rank goes, so that the leader's
+// side of a partitioned network continues. Before all others goes a newcomer that came for a lost
+// member and has nothing yet that would be lost with it. That is so until the epoch's first
+// exchange, which all reach with the parameters. For one cable the result is exact; in general it
+// is within O(log members) of the fewest (Chvátal, A greedy heuristic for the set-covering problem,
+// 1979).
 //
 // Time is an argument of every call and never asked for, so a test can be exact. When ticks were
-// late the coordinator itself was not running (stopped, suspended, starved); that gap is not held
-// against the members.
+// late, the coordinator itself was not running (stopped, suspended, starved). That gap does not
+// count against the members.
 //
 // Invariants: the state only moves along the arrows; the abort reason never changes once set; ranks
 // are unique; every event is given out once, in order. Each call is O(members) at most, a heartbeat

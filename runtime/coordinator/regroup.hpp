@@ -2,12 +2,12 @@
 // plan that the next epoch of the membership begins with.
 //
 // Model. A worker keeps its seat, the rank that it had in the job's first epoch, for as long as it
-// is in the job; its rank in an epoch is the number of seats before its own that are taken, so
-// ranks stay dense and in the order of the first plan. When a member is lost, everybody else is
-// told to come back: to end its executor and transport, and to join again with what it has. The
-// next epoch begins when all who are left have come and there is a plan for exactly them. Who is
-// lost meanwhile is expected no longer; then another plan is wanted. An epoch may also begin
-// because there is a better plan: everybody comes back, and nobody is lost.
+// is in the job. Its rank in an epoch is the number of taken seats before its own, so ranks stay
+// dense and in the order of the first plan. When a member is lost, all others are told to come
+// back: to end their executor and transport, and to join again with what they have. The next epoch
+// begins when all who are left have come and there is a plan for exactly them. A worker that is
+// lost meanwhile is no longer expected; then another plan is needed. An epoch may also begin
+// because there is a better plan: all come back, and nobody is lost.
 //
 // Newcomers. A seat whose holder was lost may be vacant for a while: then it is expected that
 // another worker takes it, which was not in the job before, and who had it may not come back. An
@@ -17,9 +17,9 @@
 // for newcomers only, with a point that was saved, which is then asked for; without one the job
 // ends.
 //
-// The step. A rank can only finish step s + 1 (sums of the gradients of all ranks) when every rank
+// The step. A rank can finish step s + 1 (sums of the gradients of all ranks) only when every rank
 // has begun it, and so has applied step s. Hence the survivors are at most one step apart. All of
-// them go on from the smallest number of steps that any of them has; those that have one more go
+// them resume from the smallest number of steps that any of them has. Those that have one more go
 // back to the parameters that they kept. So no rank applies an update that another does not. Where
 // ranks hold the same parameters only now and then, all this is true of those points instead of
 // steps: the number of steps that a rank has is that at the latest of them.

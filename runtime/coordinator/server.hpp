@@ -48,17 +48,17 @@ struct CoordinatorOptions {
   std::optional<Duration> replacement_deadline;
   /// Worker of this seat was lost, and the job waits for another. Called as the others above.
   std::function<void(Rank seat)> on_vacant;
-  /// What to go on from when nobody is left who has parameters, as when all workers were killed.
-  /// Whatever on_checkpoint was called for before is complete. With on_loss only. Empty: that ends
-  /// the job, as does an exception of it. Called as the others above.
+  /// The point to resume from when no worker with parameters is left, as when all workers were
+  /// killed. Everything that on_checkpoint was called for before is complete. With on_loss only. If
+  /// this is empty, that ends the job, as does an exception of it. Called as the others above.
   std::function<SavedPoint()> on_nobody_left;
-  /// What a member measured in a step; `rank` and the sources are seats. A plan that it answers
-  /// with is taken up by all in an epoch of its own, unless the job has begun to end. An exception
-  /// aborts the job.
+  /// What a member measured in a step; `rank` and the sources are seats. All members adopt a plan
+  /// that it returns, in an epoch of its own, unless the job has begun to end. An exception aborts
+  /// the job.
   std::function<std::optional<PlanChange>(const StepMeasurement&)> on_measured;
-  /// Somebody asked for another plan for those who are in the job. One that it answers with is
-  /// taken up as that of on_measured; an exception is told to who asked. Called as the others
-  /// above, for one request at a time. Empty: there is none.
+  /// Somebody asked for another plan for the present members. A plan that it returns is adopted as
+  /// that of on_measured; an exception is reported to the requester. Called as the others above,
+  /// for one request at a time. Empty: there is none.
   std::function<PlanOffer()> on_replan;
   /// The job goes on.
   std::function<void(const EpochBegin&)> on_epoch;

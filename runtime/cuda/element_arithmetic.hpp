@@ -1,8 +1,9 @@
 // The arithmetic of the codecs on single elements, as kernels do it.
 //
-// It runs on the device and on the host alike: tests hold it bit by bit against the codecs of
-// plan/codecs/, which do the same in another way. Nothing here relies on fused multiply-adds that
-// the compiler makes (kernels are compiled with -fmad=false); where std::fma stands, it is meant.
+// The same code runs on the device and on the host. Tests compare it bit by bit with the codecs of
+// plan/codecs/, which compute the same in another manner. Nothing here relies on fused
+// multiply-adds that the compiler makes (kernels are compiled with -fmad=false). Where std::fma
+// stands, it is meant.
 //
 // NaN. A device's arithmetic makes one NaN of all, a processor's keeps payloads. So results that
 // are NaN by arithmetic agree only in being NaN; casts of values that were not added to anything

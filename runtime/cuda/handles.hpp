@@ -35,9 +35,10 @@ inline bool has_context(int device) noexcept {
   return get_state == nullptr || get_state(device, &flags, &is_active) != 0 || is_active != 0;
 }
 
-/// Makes a device the thread's current one for as long as it lives: whoever calls rackrail may be
-/// at work on another. Not back to one without a context: cudaSetDevice would make it one, with its
-/// memory, on a device (0) that a thread is said to have which never chose any.
+/// Makes a device the thread's current one during its lifetime, and restores the previous one,
+/// which the caller of rackrail may be using. It does not restore a device without a context:
+/// cudaSetDevice would create one, with its memory, on device 0, which CUDA reports for a thread
+/// that has never chosen a device.
 class CurrentDevice {
  public:
   explicit CurrentDevice(int device) : device_(device) {

@@ -2,7 +2,7 @@
 //
 // Pointers are to device memory and sizes have been checked by the caller. Nothing here allocates
 // memory or waits, so everything can be captured into a graph. All throw CudaError when a launch
-// fails; what goes wrong on the device shows in a later call, as CUDA has it.
+// fails. Faults on the device show in a later call, as usual in CUDA.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -40,7 +40,7 @@ struct EncodeBuffers {
 
 inline constexpr std::size_t kMostPayloads = 16;
 
-/// Encoded forms of the same elements, in the order in which they are added.
+/// Encoded payloads of the same elements, in the order in which they are added.
 struct Payloads {
   std::array<const std::byte*, kMostPayloads> bytes = {};
   unsigned count = 0;

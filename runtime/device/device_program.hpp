@@ -1,15 +1,15 @@
 // One rank's part of a bucket's stages as a list of operations on device memory: data, like a plan.
 //
-// Whoever carries it out needs no knowledge of plans: runtime/nccl/ enqueues it on CUDA streams,
-// tests run it on a processor in any order that streams allow. Operations are listed in the order
-// in which they follow each other; each belongs to a lane (a stream), and a lane carries out the
-// operations of all buckets in the order of their launch. So an operation begins when the one
-// before it in its program and the one before it in its lane have ended.
+// The interpreter needs no knowledge of plans: runtime/nccl/ enqueues the operations on CUDA
+// streams, tests run them on a processor in any order that streams allow. Operations are listed in
+// the order in which they follow each other. Each belongs to a stream (DeviceLane). A stream
+// carries out the operations of all buckets in the order of their launch. So an operation begins
+// when the one before it in its program and the one before it in its stream have ended.
 //
-// Lanes. While a bucket crosses the slow tier, the next one is summed inside the groups: sums and
-// gathers, encoding and decoding have lanes of their own, or the end of one bucket would wait in
-// front of the beginning of the next. What one communicator of a library of collectives does is one
-// lane. All ranks must launch buckets in the same order.
+// Streams. While a bucket crosses the slow tier, the next one is summed inside the groups. So sums
+// and gathers, encoding and decoding have streams of their own; otherwise the end of one bucket
+// would delay the beginning of the next. All operations on one communicator of a collective library
+// are in one stream. All ranks must launch buckets in the same order.
 //
 // Memory. A program works on the bucket's gradient, in place, and on scratch memory of its own that
 // holds what was encoded and what arrived; nothing of it is used twice, so that encodings may be

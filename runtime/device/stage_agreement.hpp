@@ -8,9 +8,9 @@
 
 namespace rackrail::runtime {
 
-/// Follows which expression each rank holds of each chunk, with an unknown one for every sum of a
-/// collective; true also where it is not asked that ranks end alike (reduce-scatter). Values are
-/// told apart by hashes of 64 bits, as in plan/chunk_execution.hpp.
+/// Tracks the expression that each rank holds of each chunk, with an unknown for every sum of a
+/// collective. True if all ranks end with the same expressions, and also where that is not required
+/// (reduce-scatter). Values are told apart by hashes of 64 bits, as in plan/chunk_execution.hpp.
 bool all_end_alike(const plan::TransferGraph& graph, const RankGroups& groups,
                    std::span<const Stage> stages);
 

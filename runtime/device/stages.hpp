@@ -48,7 +48,7 @@ enum class StageKind : std::uint8_t {
   kExchange,   ///< messages from rank to rank
 };
 
-/// Neighbouring chunks that a collective treats alike.
+/// Neighbouring chunks to which a collective does the same.
 struct StagePart {
   std::uint32_t chunk_begin = 0;
   std::uint32_t chunk_count = 1;

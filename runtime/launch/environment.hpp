@@ -30,10 +30,10 @@
 //     launchers do not say where rank 0 is, so a job over several hosts needs
 //     RACKRAIL_COORDINATOR, and the error says so;
 //   * rackrail's own variables name no host, so they need RACKRAIL_COORDINATOR.
-// A job of one worker meets nobody: 127.0.0.1 and any free port, where nothing else is said.
+// A job of one worker meets nobody: 127.0.0.1 and any free port, unless another address is given.
 // Derived ports are 20000 + hash(job id) mod 10000: the same in all processes of a job, most likely
-// different between two jobs on one host. When the port is taken, rank 0 says so and
-// RACKRAIL_COORDINATOR settles it.
+// different between two jobs on one host. When the port is taken, rank 0 reports that; set
+// RACKRAIL_COORDINATOR then.
 #pragma once
 
 #include <functional>

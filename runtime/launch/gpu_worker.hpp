@@ -1,8 +1,9 @@
 // A worker's GPU: which one it has, what computes there, and what carries its gradients to others.
 //
-// Ranks tell each other where they are and what they have, so all of them choose alike: each has
-// the first GPU that it sees and that no rank before it on its host has, whether all of them see
-// all of the host's GPUs or a launcher shows each its own; NCCL is used where all have it.
+// Ranks tell each other where they are and what they have, so all of them make the same choice.
+// Each takes the first GPU that it sees and that no rank before it on its host has. It does not
+// matter whether all of them see all of the host's GPUs or a launcher shows each its own. NCCL is
+// used where all have it.
 #pragma once
 
 #include <functional>
@@ -63,14 +64,14 @@ GpuChoice agree_on_gpu(
 GpuChoice choose_gpu(const GpuSettings& settings, Rank self,
                      const std::vector<std::string>& offers);
 
-/// Variables for NCCL in a process whose GPU others have too, to be set before its first call: NCCL
-/// refuses two ranks on one device of one host, so each takes itself for a host. Where the whole
-/// job `is_here`, on this machine and its network, they talk by the loopback. What the user has set
-/// stays but for the first.
+/// NCCL variables for a process whose GPU is shared with others, to be set before its first call.
+/// NCCL refuses two ranks on one device of one host, so each rank pretends to be a host of its own
+/// (NCCL_HOSTID). Where the whole job `is_here`, on this machine and its network, ranks use the
+/// loopback interface. Variables that the user has set stay, except NCCL_HOSTID.
 std::map<std::string, std::string> shared_gpu_variables(Rank rank, bool is_here);
-/// Sets them in this process, as NCCL reads nothing but the environment; which other threads may be
-/// reading, too. So where there are any, or it cannot be seen whether, nothing is set, and it says
-/// so unless all of them are there already, with whatever values.
+/// Sets them in this process, as NCCL reads only the environment. Other threads may be reading it
+/// at the same time. So nothing is set where there are other threads, or where that is unknown. It
+/// then returns an explanation, unless all variables are set already, to whatever values.
 [[nodiscard]] std::optional<std::string> share_gpu_as(Rank rank, bool is_here);
 
 /// For Session::start(): executors for gradients that `stream` (a cudaStream_t) writes and reads,

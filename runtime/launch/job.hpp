@@ -45,7 +45,7 @@ struct JobOptions {
 
   /// Folder of checkpoints, seen by all workers; empty: none are written.
   std::filesystem::path checkpoint_folder;
-  /// Go on from the latest complete checkpoint there, if there is one.
+  /// Resume from the latest complete checkpoint there, if there is one.
   bool resume = false;
 
   std::string transport = "ucx";
@@ -143,10 +143,10 @@ struct JobResult {
   std::optional<double> other_cores;
 };
 
-/// One worker per rank of the plan, on this machine, or those of the job that is taken up. Blocks
-/// until the end; SIGINT and SIGTERM are handled meanwhile and given back afterwards, so only one
-/// job may run per process at a time. Throws ConfigError or PlanError for bad input; what happens
-/// to workers is in the result.
+/// One worker per rank of the plan, on this machine, or the workers of the job that is resumed.
+/// Blocks until the end. SIGINT and SIGTERM are handled meanwhile and restored afterwards, so only
+/// one job may run per process at a time. Throws ConfigError or PlanError for bad input; what
+/// happens to workers is in the result.
 JobResult run_local_job(const plan::Plan& plan, const JobOptions& options);
 
 /// This process's part of a job that a launcher started. Every process has the same plan (compared

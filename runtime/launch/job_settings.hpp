@@ -33,7 +33,7 @@ struct JobSettings {
   std::optional<std::int64_t> steps;        ///< instead of what the text says
   std::optional<std::uint64_t> seed;        ///< likewise
   std::filesystem::path checkpoint_folder;  ///< absolute; empty: no checkpoints
-  std::filesystem::path restore;            ///< checkpoint to go on from; empty: from the start
+  std::filesystem::path restore;            ///< checkpoint to resume from; empty: from the start
   std::optional<std::uint32_t> timeline_step;
   bool outlives_coordinator = false;  ///< wait for it to be restarted when it is lost
   bool survives_losses = false;       ///< keep what is needed to go on without a lost worker

@@ -18,8 +18,8 @@
 
 namespace rackrail::runtime {
 
-/// Used by the thread that made it, but for fence() and replace(). SIGINT and SIGTERM are handled
-/// as long as it is there, and end the job.
+/// Used by the thread that made it; fence() and replace() may be called from any thread. SIGINT and
+/// SIGTERM are handled during its lifetime, and end the job.
 class LocalWorkers {
  public:
   /// Keeps references.

@@ -40,7 +40,8 @@ struct ExecutorSite {
   Rank self;
   Transport& transport;  ///< connected, and the executor's alone
   std::uint32_t epoch = 0;
-  /// Says something to all ranks and returns what each of them said, by rank: all call it alike.
+  /// Collective: sends a text to all ranks and returns the texts of all, by rank. Every rank calls
+  /// it.
   std::function<std::vector<std::string>(const std::string& own)> exchange;
   /// Whether the job has ended already, for another reason than this rank's. As long as the
   /// executor lives, from any thread.
@@ -126,8 +127,8 @@ class Session {
   /// Tells the others why this rank ends its part, and makes every wait of its executor end. From
   /// any thread, also while others use the executor, which stays. Never throws.
   void abandon(const AbortReason& reason);
-  /// Lets go of the executor and the other ranks, as when one of them was lost, without saying
-  /// anything to the coordinator. Then only the coordinator may be asked.
+  /// Releases the executor and disconnects from the other ranks, as when one of them was lost,
+  /// without telling the coordinator. Then only the coordinator may be asked.
   void disconnect() noexcept;
   /// The best reason there is for a peer that was lost: that of abandon(), if the job had not ended
   /// before, else the coordinator's, if it has one. If there is neither, it is told what was seen

@@ -1,10 +1,10 @@
 // A communicator of NCCL: made, split, shrunk and given up without ever waiting longer than asked.
 //
-// NCCL blocks where a peer is missing, so communicators are non-blocking, and after every call
-// their state is asked until it is settled, a deadline has passed, or the job is over for another
-// reason (NcclCommunicatorOptions::is_over). Then the communicator has failed: all calls throw what
-// happened first, but for those that end it. Its kernels may hang until abort() or shrink(), or its
-// end, has them quit.
+// NCCL blocks where a peer is missing, so communicators are non-blocking. After every call their
+// state is polled until it is settled, a deadline has passed, or the job is over for another reason
+// (NcclCommunicatorOptions::is_over). In the last two cases the communicator has failed: all calls
+// throw the first error, except those that end it. Its kernels may hang until abort() or shrink(),
+// or its destructor, makes them quit.
 //
 // Pitfalls that are taken care of here:
 //  - a child that is being split off is written to an address given to NCCL, by a thread of its

@@ -1,19 +1,19 @@
 // The executor for gradients on a device: device programs (runtime/device/) on CUDA streams, with
 // NCCL inside the groups, and NCCL or a transport of the host between them.
 //
-// launch() enqueues all of a bucket's program at once and returns: a stream per lane, an event
-// where a program goes from one lane to another. Nothing of the host waits for the device, so
-// backward goes on; who needs the sum has a stream of its own wait for it. The host only polls for
-// NCCL to have taken each call.
+// launch() enqueues all of a bucket's program at once and returns. It uses a CUDA stream per
+// DeviceLane, and an event where a program goes from one stream to another. The host does not wait
+// for the device, so backward continues; a stream that needs the sum waits for it. The host only
+// polls until NCCL has accepted each call.
 //
 // Between the groups: DeviceMessages is NCCL by the world's communicator (NcclMessages), or goes
 // over a Transport (HostMessages), by way of pinned memory or not, which is how UCX carries what
 // crosses racks.
 //
-// Concurrent communicators. Sums and gathers of different buckets go on at the same time, on
-// communicators of their own. All ranks make all calls in one order, the programs being those of
-// one plan and buckets being launched alike; kernels of two communicators of one device may need
-// each other's place only if together they fill it, which NCCL's few thread blocks do not
+// Concurrent communicators. Sums and gathers of different buckets run at the same time, on
+// communicators of their own. All ranks make all calls in one order, because the programs are those
+// of one plan and all ranks launch buckets in the same order. Kernels of two communicators of one
+// device can block each other only if together they fill it, which NCCL's few thread blocks do not
 // (NcclCommunicatorOptions::most_thread_blocks).
 //
 // A lost peer. The first call that finds out throws NcclError (PeerLostError from a transport), and

@@ -54,7 +54,7 @@ class HostMessages final : public DeviceMessages {
   struct Options {
     std::uint64_t plan = 0;  ///< SliceHeader::plan
     std::uint32_t epoch = 0;
-    std::size_t piece_bytes = std::size_t{4} << 20;  ///< alike on all ranks
+    std::size_t piece_bytes = std::size_t{4} << 20;  ///< the same on all ranks
     bool is_direct = false;  ///< the transport is given memory of the device
     int device = 0;          ///< of the memory
   };

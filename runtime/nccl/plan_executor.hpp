@@ -55,9 +55,9 @@ struct DevicePlanOptions {
   std::uint32_t epoch = 0;
 };
 
-/// With all other ranks, who call it alike. Keeps references to plan and transport. Timeline and
-/// encoding times are not measured; bytes of collectives are not counted. Throws RuntimeFailure
-/// (NcclError, CudaError among them), PlanError for groups that are none.
+/// Collective: all ranks call it. Keeps references to plan and transport. Timeline and encoding
+/// times are not measured; bytes of collectives are not counted. Throws RuntimeFailure (NcclError,
+/// CudaError among them), PlanError for invalid groups.
 std::unique_ptr<PlanExecutor> make_device_plan_executor(const plan::Plan& plan, Rank self,
                                                         Transport& transport,
                                                         const DevicePlanOptions& options);

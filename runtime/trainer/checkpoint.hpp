@@ -111,7 +111,7 @@ struct StoredState {
 struct CheckpointManifest {
   CheckpointInfo info;
   std::vector<CheckpointFile> files;
-  // Neither is said in checkpoints of older versions.
+  // Checkpoints of older versions have neither.
   std::optional<StoredState> optimizer_state{};  ///< momentum, an array for each parameter
   /// By rank, an array for each place where something is encoded; or momentum that it alone has.
   std::vector<StoredState> error_feedback{};

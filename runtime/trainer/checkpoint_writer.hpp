@@ -1,9 +1,9 @@
 // One rank's part of checkpoints, written while it trains on.
 //
 // save() copies the state and returns; a thread encodes, digests, writes and flushes the files.
-// Only when they are on the disk do they get their names and does whoever commits hear of them, so
-// what is committed is durable, and a rank that is lost before leaves the checkpoint before this
-// one as the last whole one.
+// Only when they are on the disk do they get their names, and only then is the committer told, so
+// what is committed is durable. If a rank is lost before that, the previous checkpoint remains the
+// last whole one.
 //
 // At most one is in flight: a save that finds one waits for it. It is never skipped, since a rank
 // that skips by itself leaves a checkpoint that no other rank can make whole. So a disk that takes
@@ -11,8 +11,8 @@
 // disk is waited for, somebody is asked now and then whether there is still a reason to: when
 // another rank is lost, no disk keeps this one from coming back to the job.
 //
-// Memory: a copy of what this rank writes, beside the content of one file as it is encoded; and the
-// same once more while the disk has not let go of one that was dropped.
+// Memory: a copy of what this rank writes, beside the content of one file as it is encoded. The
+// same once more while a dropped checkpoint is still being written to the disk.
 #pragma once
 
 #include <condition_variable>
@@ -40,7 +40,7 @@ class CheckpointWriter {
   /// was dropped; what they throw is the failure of that checkpoint. `check` is called by save()
   /// and finish() while they wait, and what it throws comes out of them.
   CheckpointWriter(Stage stage, Written written, Check check = {});
-  /// Drops what is in flight, and waits until the disk has let go of it.
+  /// Drops what is in flight, and waits until its writes to the disk have ended.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
@@ -69,7 +69,7 @@ class CheckpointWriter {
 
   std::mutex mutex_;  // guards what is in the parts but their state
   std::condition_variable changed_;
-  std::list<std::unique_ptr<Part>> dropped_;  // which the disk may have let go of, or not
+  std::list<std::unique_ptr<Part>> dropped_;  // some may still be writing to the disk
   std::unique_ptr<Part> current_;             // null: none since the last one was over
 };
 

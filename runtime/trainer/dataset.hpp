@@ -22,7 +22,7 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
-/// What a data file is said to contain.
+/// The declared format of a data file.
 struct DataFormat {
   ImageShape image;
   std::int64_t classes = 0;

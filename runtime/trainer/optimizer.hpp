@@ -2,11 +2,12 @@
 //
 //   g ← g · min(1, clip / ‖g‖),  v ← μ·v + g + λ·w,  w ← w − η·v
 //
-// as in Sutskever et al., "On the importance of initialization and momentum" (ICML 2013), without
+// As in Sutskever et al., "On the importance of initialization and momentum" (ICML 2013), without
 // dampening. The norm is over all tensors together and is taken after the all-reduce, so all ranks
-// clip alike. Weight decay spares one-dimensional tensors (biases). A gradient with a NaN or an
-// infinity changes nothing and is counted. Every operation is exactly rounded and in a fixed order:
-// ranks that hold the same bits before a step and got the same sums hold the same bits after it.
+// clip by the same factor. Weight decay spares one-dimensional tensors (biases). A gradient with a
+// NaN or an infinity changes nothing and is counted. Every operation is exactly rounded and in a
+// fixed order. Ranks that hold the same bits before a step and got the same sums hold the same bits
+// after it.
 #pragma once
 
 #include <cstdint>

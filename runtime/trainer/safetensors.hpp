@@ -40,7 +40,7 @@ struct SafetensorsFile {
 /// Throws ConfigError with `file`, what was found and what was expected for anything that is not
 /// wholly and exactly such a file; a file that was cut short is told by its size.
 SafetensorsFile parse_safetensors(std::string_view content, const std::string& file);
-/// The same but for the values, which are left out: what the file holds.
+/// The same without the values: metadata, names and shapes.
 SafetensorsFile describe_safetensors(std::string_view content, const std::string& file);
 
 }  // namespace rackrail::trainer

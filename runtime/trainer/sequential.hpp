@@ -12,9 +12,9 @@ namespace rackrail::trainer {
 
 class Sequential final : public Model {
  public:
-  /// Layers in forward order; each must accept the output of the one before it, and the first have
-  /// parameters. Weights start uniform in ±√(6 / fan_in) (He et al., "Delving deep into
-  /// rectifiers", ICCV 2015): unlike a normal distribution this needs only exactly rounded
+  /// Layers in forward order. Each must accept the output of the one before it, and the first must
+  /// have parameters. Weights start uniform in ±√(6 / fan_in) (He et al., "Delving deep into
+  /// rectifiers", ICCV 2015). In contrast to a normal distribution this needs only exactly rounded
   /// operations, so every machine gets the same bits.
   Sequential(const std::vector<LayerSpec>& layers, std::uint64_t seed,
              std::shared_ptr<Compute> compute);

@@ -23,8 +23,8 @@ struct StepTimes {
   Duration compute() const { return forward + backward + optimizer; }
 };
 
-/// Medians, but for the last two, over the measured steps: one slow step (an evaluation elsewhere,
-/// another process) does not move them.
+/// Medians over the measured steps, except the last two members. One slow step (an evaluation
+/// elsewhere, another process) does not move a median.
 struct StepSummary {
   std::int64_t steps = 0;  ///< number of measured steps
   Duration step_time;

@@ -1,4 +1,4 @@
-// How the ranks of a training keep in step; the words are those of simulated scenarios.
+// How the ranks of a training synchronise; the keywords are those of simulated scenarios.
 //
 //   synchronous          gradients are summed in every step (the default)
 //   local_steps: N       every rank learns for itself, and after every N steps the parameters

@@ -8,19 +8,19 @@
 // sums.
 //
 // With periodic averaging (TrainerOptions::local_steps) a step updates this rank's parameters by
-// its own gradients, which are weighted by 1 / (its own samples) then and clipped by their own
-// norm; parameters are the same bits on every rank after each average (parameter_average.hpp),
-// whose buckets leave when the rank's own update is done. Only there is evaluated and saved: what
-// is due in between waits for the next one.
+// its own gradients. These are then weighted by 1 / (its own samples) and clipped by their own
+// norm. Parameters are the same bits on every rank after each average (parameter_average.hpp),
+// whose buckets leave when the rank's own update is done. Evaluation and checkpoints happen only
+// there: what is due in between waits for the next average.
 //
 // Over an exchange that holds the parameters (GradientExchange::holds_parameters) a step pushes
 // this rank's share of the gradient, clipped by its own norm, once backward is done, and goes on
 // with the parameters that come back. All ranks hold the same where they meet: where a checkpoint
 // is due, and at the end. There is evaluated, too.
 //
-// A rank that is lost. run() throws, and the training goes on from here with another trainer that
-// takes over from this one: from the latest whole step, or with the other two ways from the latest
-// average or meeting that this rank has, of which the steps since then are no part any more
+// A rank that is lost. run() throws, and another trainer takes over from this one and resumes the
+// training. It resumes from the latest whole step; with periodic averaging or held parameters, from
+// the latest average or meeting that this rank has. The steps since then are discarded
 // (trained_model.hpp).
 #pragma once
 
@@ -142,9 +142,9 @@ class Trainer {
   std::int64_t oldest_step() const;
 
   /// Trains until the configured number of steps or a stop. Throws PeerLostError out of the
-  /// exchange; the parameters are then those of the latest whole step (with keeps_points and
-  /// another way to keep in step, of the latest average or meeting), while what moves gradients may
-  /// still touch their arena: it must end before this object does.
+  /// exchange. The parameters are then those of the latest whole step; with keeps_points and other
+  /// than synchronous training, those of the latest average or meeting. The exchange may still
+  /// access their arena, so it must end before this object does.
   TrainingResult run();
 
   /// run() returns once `steps` steps of the whole training are done (at once if they are). From

@@ -1,16 +1,16 @@
 // Which links or ranks of a running job have become slower than its plan assumes, from what its
 // ranks measured in each step.
 //
-// Model. After the first steps of an epoch, which count for nothing, some steps are the reference
-// (samples.hpp): for each pair of ranks the time that a byte takes while the pair sends, for each
-// rank the time that a sample takes to compute. From then on medians of the latest steps are held
-// against it. A figure has grown when it has by the factor `slow` and by more than noise could:
-// `sure` spreads of the reference, and up to twice that while it is short.
+// Model. The first steps of an epoch do not count. Some steps after them are the reference
+// (samples.hpp): for each pair of ranks the time per byte while the pair sends, for each rank the
+// time per sample of computing. From then on, medians of the latest steps are compared with it. A
+// figure has grown when it is larger by the factor `slow` and by more than noise explains: `sure`
+// spreads of the reference, and up to twice that while the reference is short.
 //
-//   - A rank is slow when its time per sample has grown against what the others' has grown by, and
-//     that matters in a step. A processor that stands still now and then lets messages wait, too:
-//     where all slow pairs are of one rank that computes for three times as long as before, it is
-//     slow, though noise could explain as much, and its links are not.
+//   - A rank is slow when its time per sample has grown relative to that of the others, and that
+//     matters in a step. A processor that stalls now and then delays messages, too. So where all
+//     slow pairs are of one rank that computes for three times as long as before, the rank is slow,
+//     though noise could explain as much, and its links are not.
 //   - A pair is slow when its time per byte has grown against what computing has grown by for the
 //     ranks in general (a machine on which somebody else computes slows everything), and that
 //     matters in a step. Pairs of slow ranks say nothing.
@@ -30,13 +30,13 @@
 // through there.
 //
 // The way back. A strand with a rate below the cluster's is well again when its pairs are as much
-// faster than in the reference. What gets through it then is its rate, or less than that where the
-// pairs are limited by another link: so then it is taken for what was planned. One that was blamed
-// together with the right one is found out when a pair alone gets far more through it than is
-// assumed; where all that were blamed are still used together, what gets through is their rate, and
-// that of before was too low. A rank is well again when its time per sample has shrunk against that
-// of the ranks that were well all along: that the whole machine has become faster changes nothing
-// of how slow it is.
+// faster than in the reference. Its throughput is then its rate, or less than that where the pairs
+// are limited by another link; so the planned rate is assumed. A strand that was blamed together
+// with the right one is cleared when a pair alone gets far more through it than is assumed. Where
+// all blamed strands are still used together, their throughput is their rate, and the earlier
+// figure was too low. A rank is well again when its time per sample has shrunk relative to that of
+// the ranks that were well all along: a faster machine as a whole does not change how slow the rank
+// is.
 //
 // Another batch. A slow rank that a plan has given another batch may take longer for it than its
 // factor says, or less (slow_ranks.hpp). Once the epoch has a reference that is a finding, too; a
@@ -107,8 +107,8 @@ class SlowDetector {
   /// Keeps a reference. The job has all ranks of the cluster until begin() says otherwise.
   SlowDetector(const topology::Topology& cluster, const DetectorOptions& options);
 
-  /// An epoch of the job began, with these ranks of the cluster: what is measured from now on is
-  /// held against a new reference. What was found stays known.
+  /// An epoch of the job began, with these ranks of the cluster. What is measured from now on is
+  /// compared with a new reference. Earlier findings stay known.
   void begin(std::vector<Rank> ranks);
   /// What one rank measured; the answer comes with the last rank of a step. Measurements of ranks
   /// that are not in the epoch are left out.
@@ -184,7 +184,7 @@ class SlowDetector {
   std::map<LinkId, Bandwidth> rates_;
   std::map<LinkId, std::vector<LinkId>> blamed_with_;  ///< of links once found slow, themselves too
   SlowRanks slow_ranks_;
-  bool is_new_batch_ = false;  ///< of this epoch, whose reference is not held against it yet
+  bool is_new_batch_ = false;  ///< of this epoch, and not compared with its reference yet
   std::size_t refined_ = 0;    ///< times in a row
 
   std::map<std::uint32_t, std::map<Rank, StepMeasurement>> incomplete_;  ///< by step

@@ -1,14 +1,14 @@
-// By how much longer slow ranks compute than they would if they were well, and for which batch.
+// How much longer slow ranks compute than healthy ones would, and for which batch.
 //
-// Model. A well rank computes in a step for fixed + per_sample · samples, by its profile. A slow
-// one's two figures need not have grown alike: what does not depend on the batch (the optimiser, a
-// layer's update) may be most of what it takes, once it has few samples. From one batch only one
-// factor of both is known, and it is taken for both. When a plan has given the rank another batch,
-// its time with that one is the second point of a line, which passes through the later of the two
-// points and costs no less per sample than a well rank does.
+// Model. A healthy rank computes in a step for fixed + per_sample · samples, by its profile. The
+// two figures of a slow rank need not have grown by the same factor. What does not depend on the
+// batch (the optimiser, a layer's update) may be most of its time, once it has few samples. One
+// batch gives only one factor, which is then used for both figures. When a plan has given the rank
+// another batch, its time with that one is the second point of a line. The line passes through the
+// later of the two points and costs no less per sample than a healthy rank does.
 //
-// All times are ratios: of a rank's time to its profile's, by the median of the same of the well
-// ranks. What slows the whole machine is so left out, and a profile need be right in its form only.
+// All times are ratios: of a rank's time to its profile's, by the median of the same of the healthy
+// ranks. So a slowdown of the whole machine cancels out, and only the shape of a profile matters.
 //
 // Pure logic. O(ranks) per call.
 #pragma once

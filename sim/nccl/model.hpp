@@ -1,10 +1,10 @@
 // How long NCCL's all-reduce takes on a machine: the schedules, chunks and rates of this folder,
 // run by the simulator.
 //
-// What repeats is simulated once: a ring's whole loops are alike and do not overlap, so a time is
-// launch + loops · (loop + tail) + the last loop; a tree's pipeline of many loops is in its steady
-// state long before kLoopsSimulated, so the rest is added at the steady rate. Tests hold both
-// against simulations of everything.
+// What repeats is simulated once. The whole loops of a ring are identical and do not overlap, so a
+// time is launch + loops · (loop + tail) + the last loop. A tree's pipeline of many loops reaches
+// its steady state long before kLoopsSimulated, so the rest is added at the steady rate. Tests
+// compare both with simulations of everything.
 #pragma once
 
 #include <cstdint>

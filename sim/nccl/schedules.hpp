@@ -1,7 +1,7 @@
 // NCCL's all-reduce algorithms as schedules of the simulator.
 //
 // Channels. NCCL runs the same algorithm in several channels (thread blocks) at once, each on its
-// share of the buffer and of the links. They are alike, so the schedules move the sum of all
+// share of the buffer and of the links. They are identical, so the schedules move the sum of all
 // channels; chunk sizes are those of NCCL's channels, multiplied. Rails are the same, one level
 // down (machine.hpp).
 //

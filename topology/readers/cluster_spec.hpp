@@ -68,7 +68,7 @@ struct NodeType {
 NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
                         const DeviceMemories& devices);
 
-/// Racks that are alike.
+/// Identical racks.
 struct RackGroup {
   int count = 1;
   int hosts = 1;     ///< per rack
