@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""README, docs and folder READMEs: at most 18 words a sentence in the mean, 40 in one, no private word.
+"""README, docs and folder READMEs: at most 18 words a sentence in the mean, 40 in one, no private word; none in
+the comments of headers either.
 
     prose_test.py SOURCE_DIR
 """
@@ -23,6 +24,12 @@ not counted either
 ```
 """
 
+SAMPLE_OF_CODE = """// Defined in ways.hpp.
+/* Two
+   ways. */
+const char* ways = "http://ways";
+"""
+
 
 def self_test(prose):
     """What is wrong with the rules themselves, as texts."""
@@ -32,6 +39,8 @@ def self_test(prose):
         problems.append(f"the sample has {found.words} words, mean {found.mean}, longest {found.longest}")
     if len(prose.findings(SAMPLE, "sample")) != 1:
         problems.append("'ways' in the sample is not found once")
+    if len(prose.findings(SAMPLE_OF_CODE, "sample.hpp")) != 1:
+        problems.append("'ways' in the comment of a header is not found once")
     return problems
 
 
@@ -51,9 +60,13 @@ def main():
             line, sentence, count, _ = found.by_length[0]
             problems.append(f"{name}: mean {found.mean:.1f}, longest {count} at line {line}: {sentence[:100]}")
         failed += ["; ".join(problems)] if problems else []
+    headers = prose.headers()
+    for header in headers:
+        problems = prose.findings(header.read_text(encoding="utf-8"), header.relative_to(source))
+        failed += ["; ".join(problems)] if problems else []
     for problem in failed:
         print(f"FAILED: {problem}")
-    print(f"{len(pages) + 1 - len(failed)} passed, {len(failed)} failed, 0 skipped")
+    print(f"{len(pages) + len(headers) + 1 - len(failed)} passed, {len(failed)} failed, 0 skipped")
     sys.exit(1 if failed else 0)
 
 

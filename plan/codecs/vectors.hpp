@@ -43,7 +43,7 @@ using StreamedFloats = hn::CappedTag<float, 8>;
 /// One element, for what does not fill a vector.
 using OneFloat = hn::CappedTag<float, 1>;
 
-/// step(tag, i) for all elements below `count`: the next Lanes(tag) from i on.
+/// step(tag, i) for all elements below `count`: those of one vector from i on.
 template <class D, class Step>
 HWY_INLINE void each_vector(D d, std::size_t count, Step step) {
   std::size_t i = 0;
