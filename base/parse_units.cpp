@@ -117,18 +117,21 @@ Duration parse_duration(std::string_view text) {
                                  "a time from 0 to 2500 h"));
 }
 
-double parse_share(std::string_view text) {
-  constexpr double kPercent = 0.01;
+namespace {
+
+constexpr double kPercent = 0.01;
+
+/// `expected`: what a text that is no share should have been.
+double read_share(std::string_view text, bool may_be_zero, const std::string& expected) {
   constexpr double kMostWithoutSign = 0.5;
   const std::string_view input = trimmed(text);
   double number = 0;
   const auto [end, status] = std::from_chars(input.data(), input.data() + input.size(), number);
   const std::string_view unit =
       trimmed({end, static_cast<std::size_t>(input.data() + input.size() - end)});
-  if (status != std::errc{} || !std::isfinite(number) || number <= 0 ||
-      (unit != "%" && !unit.empty())) {
-    throw ConfigError(
-        ErrorContext{"", "", fmt::format("'{}'", text), "a share above 0, as 10% or 0.1"});
+  if (status != std::errc{} || !std::isfinite(number) || number < 0 ||
+      (number == 0 && !may_be_zero) || (unit != "%" && !unit.empty())) {
+    throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", text), expected});
   }
   if (unit.empty() && number > kMostWithoutSign) {
     throw ConfigError(
@@ -137,6 +140,22 @@ double parse_share(std::string_view text) {
                                  number, number / kPercent, kMostWithoutSign, kPercent)});
   }
   return unit == "%" ? number * kPercent : number;
+}
+
+}  // namespace
+
+double parse_share(std::string_view text) {
+  return read_share(text, false, "a share above 0, as 10% or 0.1");
+}
+
+double parse_share_up_to(std::string_view text, double most) {
+  const std::string expected =
+      fmt::format("a share from 0 to {:g}%, as 10% or 0.1", most / kPercent);
+  const double share = read_share(text, true, expected);
+  if (share > most) {
+    throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", text), expected});
+  }
+  return share;
 }
 
 std::string to_string(Bytes size) {

@@ -30,6 +30,8 @@ Duration parse_duration(std::string_view text);
 
 /// "10 %", "0.5%", or the number itself, "0.1": above 0, and then up to 0.5 (by 1 most mean 1 %).
 double parse_share(std::string_view text);
+/// As parse_share(), or 0, and at most `most`.
+double parse_share_up_to(std::string_view text, double most);
 
 /// Shortest useful text, three significant digits: "1.07 GB/s", "68.7 ms", "64.0 MiB".
 std::string to_string(Bytes size);

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 
 namespace rackrail {
@@ -34,6 +36,11 @@ struct LessInAnyCase {
 
 constexpr bool is_same_in_any_case(std::string_view a, std::string_view b) {
   return !LessInAnyCase()(a, b) && !LessInAnyCase()(b, a);
+}
+
+/// "1 rank", "2 ranks".
+inline std::string counted(std::int64_t count, std::string_view noun) {
+  return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
 }
 
 /// From 1; none where all of it is UTF-8.

@@ -264,11 +264,8 @@ void add_explain_command(CLI::App& app, Session& session) {
                       "Cluster file of the plan; not needed for a shipped cluster");
   options->cluster.add_to(*command);
   options->cluster.add_calibration_to(*command);
-  command
-      ->add_option("--error-budget", options->error_budget,
-                   "Error budget of the plan that is made for a cluster, see 'rackrail plan'")
-      ->check(CLI::Range(0.0, kLargestErrorBudget))
-      ->capture_default_str();
+  add_share_option(*command, "--error-budget", options->error_budget, kLargestErrorBudget,
+                   "Error budget of the plan that is made for a cluster, see 'rackrail plan'");
   command->add_option("--scenario", options->scenario,
                       "YAML file of faults, as for 'rackrail simulate'. Gains are then under these "
                       "faults, and removing each fault is tried, too");

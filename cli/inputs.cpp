@@ -11,6 +11,8 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/parse_units.hpp"
+#include "cli/shared_numbers.hpp"
 #include "plan/calibration.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/device_class.hpp"
@@ -74,6 +76,34 @@ void ClusterOptions::add_calibration_to(CLI::App& command) {
                      "File of 'rackrail calibrate': how fast CPU ranks encode and add here");
 }
 
+namespace {
+
+template <typename Read>
+bool succeeds(const Read& read) {
+  try {
+    read();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// As topology's; names the likeliest mistake.
+topology::ReadResult read_cluster(const std::string& name_or_path,
+                                  const topology::ReadOptions& options) {
+  try {
+    return topology::read_cluster(name_or_path, options);
+  } catch (const ConfigError&) {
+    if (succeeds([&] { plan::read_workload(name_or_path, topology::configs_folder()); })) {
+      throw ConfigError(ErrorContext{name_or_path, "", "a workload",
+                                     "a cluster, which stands before the workload"});
+    }
+    throw;
+  }
+}
+
+}  // namespace
+
 topology::Topology ClusterOptions::load(Session& session) const {
   topology::ReadOptions options;
   if (!overlay.empty()) {
@@ -83,7 +113,7 @@ topology::Topology ClusterOptions::load(Session& session) const {
     options.format = format;
   }
   ProgressBar bar("reading the cluster", session.progress_elsewhere());
-  topology::ReadResult result = topology::read_cluster(cluster, options);
+  topology::ReadResult result = read_cluster(cluster, options);
   bar.clear();
   session.add_inputs(result.inputs);
   for (const std::string& note : result.notes) {
@@ -98,6 +128,25 @@ topology::Topology ClusterOptions::load(Session& session) const {
     session.add_input(calibration);
   }
   return std::move(result.topology);
+}
+
+CLI::Option* add_share_option(CLI::App& command, const std::string& name, double& value,
+                              double most, const std::string& help) {
+  const auto read = [&value, name, most](const std::string& text) {
+    value = named("<command line>", name, [&] { return parse_share_up_to(text, most); });
+  };
+  return command.add_option_function<std::string>(name, read, help)
+      ->type_name("SHARE")
+      ->default_str(fmt::format("{:g}%", kPercent * value));
+}
+
+void require_number(CLI::Option& option, double least, double most) {
+  option.check([least, most](const std::string& text) {
+    double value = 0;
+    const bool is_right = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return is_right ? std::string()
+                    : fmt::format("Value {} not in range {:g} to {:g}", text, least, most);
+  });
 }
 
 void add_search_option(CLI::App& command, std::string& text) {
@@ -158,10 +207,27 @@ std::filesystem::path training_file(const std::string& name_or_path) {
                                  "a training file, or the name of one in " + folder.string()});
 }
 
+namespace {
+
+plan::Workload read_workload(const std::string& name_or_path,
+                             const std::filesystem::path& configs) {
+  try {
+    return plan::read_workload(name_or_path, configs);
+  } catch (const ConfigError&) {
+    if (succeeds([&] { topology::read_cluster(name_or_path); })) {
+      throw ConfigError(ErrorContext{name_or_path, "", "a cluster",
+                                     "a workload, which stands after the cluster"});
+    }
+    throw;
+  }
+}
+
+}  // namespace
+
 plan::Workload load_workload(Session& session, const std::string& name_or_path) {
   const std::filesystem::path configs = topology::configs_folder();
   ProgressBar bar("reading the model", session.progress_elsewhere());
-  plan::Workload workload = plan::read_workload(name_or_path, configs);
+  plan::Workload workload = read_workload(name_or_path, configs);
   bar.clear();
   std::filesystem::path file = name_or_path;
   if (!std::filesystem::exists(file)) {

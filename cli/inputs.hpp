@@ -14,7 +14,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace rackrail::cli {
 
@@ -49,6 +50,13 @@ auto named(const std::string& file, const std::string& where, const Read& read) 
     throw ConfigError(context);
   }
 }
+
+/// An option for a share, into `value`: '2%' or 0.02, from 0 to `most`; its default is the value it
+/// has.
+CLI::Option* add_share_option(CLI::App& command, const std::string& name, double& value,
+                              double most, const std::string& help);
+/// Refuses other numbers for an option, as CLI::Range does, and nan, which passes there.
+void require_number(CLI::Option& option, double least, double most);
 
 /// --search, into `text`.
 void add_search_option(CLI::App& command, std::string& text);

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
@@ -109,9 +110,9 @@ std::optional<std::string> unused_text(const planner::Placement& placement) {
   if (unused == 0) {
     return std::nullopt;
   }
-  return fmt::format(
-      "{} GPU(s) stay unused ({}), as each host gets {} ranks, the most that all of them have",
-      unused, fmt::join(parts, ", "), placement.hosts.front().ranks.size());
+  return fmt::format("{} unused ({}), as each host gets {} ranks, the most that all of them have",
+                     unused == 1 ? "1 GPU stays" : fmt::format("{} GPUs stay", unused),
+                     fmt::join(parts, ", "), placement.hosts.front().ranks.size());
 }
 
 /// "2 hosts are not eligible, as they have fewer than 4 ranks: host2 (2), host3 (2)".
@@ -182,8 +183,7 @@ void run_place(Session& session, const PlaceOptions& options) {
   }
   session.note(fmt::format(
       "chose {} of {} hosts{}: at most {} all-gather and {} all-reduce, {}", placement.hosts.size(),
-      placement.candidates,
-      placement.racks > 0 ? fmt::format(" in {} rack(s)", placement.racks) : "",
+      placement.candidates, placement.racks > 0 ? " in " + counted(placement.racks, "rack") : "",
       to_string(placement.allgather), to_string(placement.allreduce),
       placement.is_exact ? fmt::format("the best possible choice ({} compared)", placement.compared)
                          : fmt::format("the best of {} choices tried", placement.compared)));

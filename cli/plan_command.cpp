@@ -450,12 +450,9 @@ void add_plan_command(CLI::App& app, Session& session) {
                        "codec drops more than 10 % of a gradient, else 0; with --codec 0")
           ->check(CLI::Range(0, kMostWarmupSteps));
   CLI::Option* error_budget =
-      command
-          ->add_option("--error-budget", options->error_budget,
+      add_share_option(*command, "--error-budget", options->error_budget, kLargestErrorBudget,
                        "Largest relative error that compression may add to a summed gradient. 0 "
-                       "means FP32. With --codec it counts only if you give it")
-          ->check(CLI::Range(0.0, kLargestErrorBudget))
-          ->capture_default_str();
+                       "means FP32. With --codec it counts only if you give it");
   CLI::Option* schedule =
       command->add_option("--schedule", options->schedule,
                           "Use only this schedule family, e.g. ring; 'rackrail info' lists them");
@@ -513,11 +510,11 @@ void add_plan_command(CLI::App& app, Session& session) {
       "Stop at the first plan whose step is at most this much over the lower bound, e.g. 1%. Plans "
       "in FP32 are tried first. No effect where the batch is searched");
   add_search_option(*command, options->search);
-  command
-      ->add_option("--target-samples", options->target_samples,
-                   "Predict the training time for this many samples at the base batch, e.g. 1e8. "
-                   "Default: the end of the workload's noise-scale list")
-      ->check(CLI::Range(1.0, 1e18, "a number of samples, 1 to 1e18"));
+  CLI::Option* target_samples = command->add_option(
+      "--target-samples", options->target_samples,
+      "Predict the training time for this many samples at the base batch, e.g. 1e8. "
+      "Default: the end of the workload's noise-scale list");
+  require_number(*target_samples, 1, 1e18);
   command
       ->add_flag("--naive", options->naive,
                  "Make the usual baseline instead: FP32 ring, buckets of 25 MiB")

@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/measured_run.hpp"
@@ -307,8 +308,8 @@ void print_text(const ReplanOptions& options, const Outcome& outcome,
   }
   fmt::print("bytes           {} per step over the changed links before, {} now\n",
              to_string(replan.bytes_before), to_string(replan.bytes_after));
-  fmt::print("planned again   in {:.2f} s, {} step(s) simulated\n", outcome.cpu_s,
-             replan.simulated_steps);
+  fmt::print("planned again   in {:.2f} s, {} simulated\n", outcome.cpu_s,
+             counted(replan.simulated_steps, "step"));
   for (const std::string& file : {options.output, options.cluster_output}) {
     if (!file.empty()) {
       fmt::print("wrote           {}\n", file);
@@ -420,11 +421,8 @@ void add_replan_command(CLI::App& app, Session& session) {
   CLI::Option* run = command->add_option("--run", options->run,
                                          "Output of 'rackrail train --on-slow report --json' with "
                                          "this plan: its measured link rates are used");
-  command
-      ->add_option("--tolerance", options->tolerance,
-                   "Ignore rates that differ by less than this share from the planned ones")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
+  add_share_option(*command, "--tolerance", options->tolerance, 1,
+                   "Ignore rates that differ by less than this share from the planned ones");
   command
       ->add_option("--route-rates", options->route_rates,
                    "Whether transfers may be paced to a rate. auto: as in the plan, or yes except "

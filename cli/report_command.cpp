@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/health.hpp"
 #include "cli/html.hpp"
@@ -233,10 +234,11 @@ std::string report_html(const Session& session, const PlanInput& input,
   const Duration horizon = std::max(naive.estimate.step_time, chosen.estimate.step_time);
 
   std::string body = fmt::format(
-      "<h1>{} on {}</h1><p class=\"lead\">{} ranks, {} of gradients per step, {} bucket(s). {}</p>",
+      "<h1>{} on {}</h1><p class=\"lead\">{} ranks, {} of gradients per step, {}. {}</p>",
       escape_html(input.workload.name), escape_html(input.cluster.name()),
       input.cluster.rank_count(), to_string(input.workload.gradient_bytes()),
-      input.plan.buckets.size(), escape_html(input.plan.batch.learning_rate_rule));
+      counted(static_cast<std::int64_t>(input.plan.buckets.size()), "bucket"),
+      escape_html(input.plan.batch.learning_rate_rule));
   body += headline(input, chosen, naive);
   std::vector<Bar> bars = {{"lower bound", input.plan.prediction.bound, false},
                            {"this plan", chosen.estimate.step_time, true}};

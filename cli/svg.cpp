@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "cli/html.hpp"
 
 namespace rackrail::cli {
@@ -136,10 +137,10 @@ std::string topology_svg(const topology::Topology& topology,
       const int inside = ranks[box];
       svg += fmt::format(
           "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"34\" rx=\"6\" fill=\"{}\" "
-          "stroke=\"#93a3b3\"><title>{}: {} rank(s)</title></rect>"
+          "stroke=\"#93a3b3\"><title>{}: {}</title></rect>"
           "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>",
           place.x - width / 2, place.y - 17, std::max(6.0, width), layer == 3 ? "#eaf2fb" : "#fff",
-          escape_html(box), inside, place.x, place.y + 4, escape_html(label));
+          escape_html(box), counted(inside, "rank"), place.x, place.y + 4, escape_html(label));
     }
   }
   if (!hidden.empty()) {

@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "cli/commands.hpp"
 #include "cli/inputs.hpp"
 #include "cli/progress.hpp"
@@ -312,11 +313,15 @@ void print_exactly(const char* collective, const topology::AllGatherBound& bound
   // Rates without a common measure, as a third of 25 GB/s, take millions: no number to go by.
   constexpr std::int64_t kMostTreesTold = 100'000;
   const bool is_told = bound.trees_per_root > 0 && bound.trees_per_root <= kMostTreesTold;
+  const std::string trees =
+      !is_told ? "spanning trees"
+               : fmt::format("{} from each rank", counted(bound.trees_per_root, "spanning tree"));
   const char* const reached = bound.may_be_out_of_reach
                                   ? "may reach it: a switch receives more than it can send, or less"
-                                  : "reach it";
-  fmt::print("exact {} bound: {}/{} s per byte of each rank; {} {}\n", collective, bound.p, bound.q,
-             is_told ? fmt::format("{} tree(s) per rank", bound.trees_per_root) : "trees", reached);
+                              : is_told && bound.trees_per_root == 1 ? "reaches it"
+                                                                     : "reach it";
+  fmt::print("exact {} bound: {}/{} seconds for each byte of a rank's own; {} {}\n", collective,
+             bound.p, bound.q, trees, reached);
 }
 
 std::string text_of(const topology::Topology& cluster, const Widened& one) {
@@ -395,15 +400,16 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
   print_exactly("all-gather", gather);
   print_exactly("reduce-scatter", scatter);
   if (reduce.p > 0) {
-    fmt::print("{} all-reduce bound: {}/{} s per byte{}\n",
+    fmt::print("{} all-reduce bound: {}/{} seconds for each byte{}\n",
                reduce.may_be_out_of_reach ? "proved" : "exact", reduce.p, reduce.q,
                reduce.may_be_out_of_reach
                    ? "; a schedule may not reach it, as the search for the exact bound did not end"
                    : "");
   }
   for (const NamedForest& one : forests) {
-    fmt::print("{} along {} tree(s) per rank{}: {}, {} of the bound, {} transfers deep\n",
-               one.collective, trees_per_rank(one.forest, one.have_equal_shares),
+    fmt::print("{} along {} from each rank{}: {}, {} of the bound, {} transfers deep\n",
+               one.collective,
+               counted(trees_per_rank(one.forest, one.have_equal_shares), "spanning tree"),
                one.have_equal_shares ? "" : " of unequal shares", to_string(one.forest.algbw),
                percent(one.forest.share_of_bound), planner::depth_of(one.forest));
   }

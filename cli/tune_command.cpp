@@ -211,11 +211,8 @@ void add_tune_command(CLI::App& app, Session& session) {
   command->add_option("--objective", options->objective,
                       "What is best: goodput (useful samples/s, the default), throughput "
                       "(samples/s), step_time_s, sync_share or gap");
-  command
-      ->add_option("--error-budget", options->error_budget,
-                   "Largest error budget to try, see 'rackrail plan'")
-      ->check(CLI::Range(0.0, kLargestErrorBudget))
-      ->capture_default_str();
+  add_share_option(*command, "--error-budget", options->error_budget, kLargestErrorBudget,
+                   "Largest error budget to try, see 'rackrail plan'");
   command->add_option("-j,--jobs", options->jobs, "Number of threads. Default: one per core")
       ->check(CLI::Range(1, kMostThreads));
   command->footer("Example: rackrail tune two-racks-40g resnet-50 -o plan.json");

@@ -128,7 +128,7 @@ void add_tiers(const Topology& topology, std::vector<Change>& changes) {
   };
   if (names.size() > processors.size() + 1) {
     for (const auto& [by, factor] : {std::pair("+10 %", 1 + kMarginal), std::pair("x2", 2.0)}) {
-      changes.push_back({.what = "bandwidth of all tiers",
+      changes.push_back({.what = "bandwidth of every link",
                          .by = by,
                          .is_marginal = factor < 2,
                          .breadth = Breadth::kAll,

@@ -24,8 +24,9 @@ void refuse_without_steps(const ConfigValue& root) {
   }
   const ConfigValue* asynchronous = root.find("asynchronous");
   if (asynchronous != nullptr && asynchronous->flag()) {
-    asynchronous->fail("ranks that wait for nobody",
-                       "a scenario whose ranks are synchronous: what they wait for is what is explained");
+    asynchronous->fail(
+        "ranks that wait for nobody",
+        "a scenario whose ranks are synchronous: what they wait for is what is explained");
   }
 }
 

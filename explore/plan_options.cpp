@@ -54,7 +54,7 @@ struct Option {
 constexpr std::array kOptions{
     Option{"error_budget",
            [](const std::string& text, PlanChoice& choice) {
-             choice.options.error_budget = number<double>(text, 0, kLargestErrorBudget, "a number");
+             choice.options.error_budget = parse_share_up_to(text, kLargestErrorBudget);
            }},
     Option{"schedule",
            [](const std::string& text, PlanChoice& choice) {

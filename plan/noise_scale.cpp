@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace rackrail::plan {
 
@@ -32,7 +33,8 @@ void NoiseScaleEstimator::add(std::span<const LocalGradient> ranks, double avera
 void NoiseScaleEstimator::add(double weighted_squared_norms, double average_squared_norm,
                               std::size_t ranks, std::int64_t global_batch) {
   if (ranks < 2) {
-    throw PlanError(ErrorContext{"", "noise scale", fmt::format("{} rank(s)", ranks),
+    throw PlanError(ErrorContext{"", "noise scale",
+                                 counted(static_cast<std::int64_t>(ranks), "rank"),
                                  "at least two, whose gradients differ"});
   }
   if (!std::isfinite(weighted_squared_norms) || !std::isfinite(average_squared_norm)) {

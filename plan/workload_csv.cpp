@@ -149,8 +149,9 @@ bool looks_like_workload_csv(std::string_view content) {
   if (lines.empty()) {
     return false;
   }
+  // A header with a typing error is one, too, so that the error names it.
   const std::string header = header_of(lines.front());
-  return header == kProfileHeader || header == kLayerHeader;
+  return lines.front().cells.size() > 1 && header.find_first_of(":{[") == std::string::npos;
 }
 
 Workload parse_workload_csv(std::string_view content, const std::string& file,
@@ -185,6 +186,10 @@ Workload parse_workload_csv(std::string_view content, const std::string& file,
   if (workload.tensors.empty()) {
     fail(file, lines.back().number, "no layer with parameters", "at least one");
   }
+  workload.notes.push_back(fmt::format(
+      "{}: a table has neither a batch nor a device: its times are taken for those of one "
+      "sample, on every device; a YAML workload can say both",
+      file));
   return workload;
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "planner/batch.hpp"
 #include "planner/finished_plan.hpp"
 #include "planner/plan_report.hpp"
@@ -131,9 +132,10 @@ FamilyComparison compare_families(const topology::Topology& topology,
                                   PlannerOptions options, const plan::BatchPlan& batch,
                                   Duration faster_than) {
   if (topology.rank_count() < 2) {
-    throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
-                                   fmt::format("{} rank(s)", topology.rank_count()),
-                                   "at least two ranks to compare schedules for"});
+    throw ConfigError(
+        ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
+                     counted(static_cast<std::int64_t>(topology.rank_count()), "rank"),
+                     "at least two ranks to compare schedules for"});
   }
   topology.require_connected();
   const CandidateFilter may_use = left_by(options);

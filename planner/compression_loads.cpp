@@ -18,7 +18,6 @@ constexpr Bytes kElement = Bytes(4);
 // When in a schedule a resource is used is looked at for a buffer of this size, by eighths.
 constexpr std::int64_t kTypicalElements = 1 << 20;
 constexpr double kShareSteps = 8;
-constexpr std::size_t kUnused = SIZE_MAX;
 constexpr double kEnoughCores = 2;  // one for backward, one for codecs
 
 /// How many streams of a rank run at once at full speed: all, unless it shares a processor.
@@ -225,47 +224,6 @@ class LoadCounter {
   std::vector<Duration> rest_;
 };
 
-std::vector<std::size_t> ScheduleLoads::classes_of(const std::vector<std::vector<Counted>>& counted,
-                                                   std::size_t resources) {
-  // By schedule in turn, each class is split by what its members carry in that one.
-  using Terms = std::vector<
-      std::tuple<std::uint32_t, std::size_t, std::int64_t, std::int64_t, std::int64_t>>;
-  std::vector<std::size_t> classes(resources, 0);
-  std::vector<bool> is_used(resources, false);
-  std::vector<plan::Codec> codecs;
-  const auto number_of = [&codecs](const plan::Codec& codec) {
-    const auto known = std::ranges::find(codecs, codec);
-    const auto number = static_cast<std::size_t>(known - codecs.begin());
-    if (known == codecs.end()) {
-      codecs.push_back(codec);
-    }
-    return number;
-  };
-  for (const std::vector<Counted>& schedule : counted) {
-    std::map<std::pair<std::size_t, Terms>, std::size_t> split;
-    for (std::size_t resource = 0; resource < resources; ++resource) {
-      Terms carried;
-      if (resource < schedule.size()) {
-        for (const Term& term : schedule[resource].terms) {
-          carried.emplace_back(term.weight, number_of(term.codec), term.fixed.picoseconds(),
-                               term.rate.bytes_per_second(), term.count);
-        }
-        std::ranges::sort(carried);
-      }
-      is_used[resource] = is_used[resource] || !carried.empty();
-      classes[resource] =
-          split.try_emplace(std::pair(classes[resource], std::move(carried)), split.size())
-              .first->second;
-    }
-  }
-  for (std::size_t resource = 0; resource < resources; ++resource) {
-    if (!is_used[resource]) {
-      classes[resource] = kUnused;
-    }
-  }
-  return classes;
-}
-
 ScheduleLoads::ScheduleLoads(std::span<const Candidate> candidates,
                              const topology::Topology& topology, const std::vector<bool>& counts) {
   LoadCounter counter(topology);
@@ -284,13 +242,34 @@ ScheduleLoads::ScheduleLoads(std::span<const Candidate> candidates,
     all = std::max(all, counted.back().size());
   }
   find_processors(topology, counted);
-  const std::vector<std::size_t> classes = classes_of(counted, all);
-  std::vector<bool> is_known(all);
+  // Resources that carry the same in all schedules are one.
+  using Key = std::vector<std::tuple<std::size_t, std::uint32_t, std::size_t, std::int64_t,
+                                     std::int64_t, std::int64_t>>;
+  std::map<Key, std::size_t> classes;
+  std::vector<plan::Codec> codecs;
+  const auto number_of = [&codecs](const plan::Codec& codec) {
+    const auto known = std::find(codecs.begin(), codecs.end(), codec);
+    const auto number = static_cast<std::size_t>(known - codecs.begin());
+    if (known == codecs.end()) {
+      codecs.push_back(codec);
+    }
+    return number;
+  };
   for (std::size_t resource = 0; resource < all; ++resource) {
-    if (classes[resource] == kUnused || is_known[classes[resource]]) {
+    Key key;
+    for (std::size_t c = 0; c < counted.size(); ++c) {
+      if (resource >= counted[c].size()) {
+        continue;
+      }
+      for (const Term& term : counted[c][resource].terms) {
+        key.emplace_back(c, term.weight, number_of(term.codec), term.fixed.picoseconds(),
+                         term.rate.bytes_per_second(), term.count);
+      }
+    }
+    std::sort(key.begin(), key.end());
+    if (key.empty() || !classes.emplace(std::move(key), resources_).second) {
       continue;
     }
-    is_known[classes[resource]] = true;
     ++resources_;
     for (std::size_t c = 0; c < counted.size(); ++c) {
       Load& load = schedules_[c].loads.emplace_back();

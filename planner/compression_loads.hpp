@@ -63,9 +63,6 @@ class ScheduleLoads {
     std::vector<Load> loads;       ///< by resource
     std::vector<Term> codec_work;  ///< of the rank with the fewest cores, if they are too few
   };
-  /// By resource, its class: those of one class carry the same in all schedules.
-  static std::vector<std::size_t> classes_of(const std::vector<std::vector<Counted>>& counted,
-                                             std::size_t resources);
   void find_processors(const topology::Topology& topology,
                        const std::vector<std::vector<Counted>>& counted);
   Duration busy(const Schedule& schedule, const std::vector<Term>& terms, std::int64_t elements,

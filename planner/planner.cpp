@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "plan/shaped_codec.hpp"
 #include "planner/batch.hpp"
 #include "planner/batch/batch_space.hpp"
@@ -40,9 +41,10 @@ std::string factor_note(const plan::Codec& codec, const plan::Workload& workload
 
 void require_ranks(const topology::Topology& topology) {
   if (topology.rank_count() < 2) {
-    throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
-                                   fmt::format("{} rank(s)", topology.rank_count()),
-                                   "at least two ranks to plan for"});
+    throw ConfigError(
+        ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
+                     counted(static_cast<std::int64_t>(topology.rank_count()), "rank"),
+                     "at least two ranks to plan for"});
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "base/work.hpp"
 #include "planner/bound.hpp"
 #include "planner/candidates.hpp"
@@ -313,7 +314,7 @@ ScheduleTable make_schedule_table(const topology::Topology& topology, plan::Cost
   const std::size_t ranks = topology.rank_count();
   if (ranks < 2 || ranks > kMostTableRanks) {
     throw ConfigError(ErrorContext{"", fmt::format("cluster '{}'", topology.name()),
-                                   fmt::format("{} rank(s)", ranks),
+                                   counted(static_cast<std::int64_t>(ranks), "rank"),
                                    fmt::format("2 to {} ranks for a table", kMostTableRanks)});
   }
   topology.require_connected();

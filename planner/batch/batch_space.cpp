@@ -120,8 +120,9 @@ std::optional<std::string> BatchSpace::describe(const plan::BatchPlan& batch) co
   const FinishTimes divided = finish_times(speeds, batch.local_batch);
   const FinishTimes uniform = finish_times(speeds, std::vector<std::int64_t>(speeds.size(), same));
   return fmt::format(
-      "devices differ: {} to {} samples on a rank, so that all compute a pass in {} within {:.1f} "
-      "%; with {} on each the slowest would need {} ({:+.0f} %)",
+      "devices differ: {} to {} samples on a rank, so that a pass takes each at most {} and none "
+      "less "
+      "than {:.1f} % below that; with {} on each the slowest would take {} ({:+.0f} %)",
       *least, *most, to_string(divided.longest), divided.spread * 100, same,
       to_string(uniform.longest), (uniform.longest / divided.longest - 1) * 100);
 }

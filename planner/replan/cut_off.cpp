@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "topology/remove.hpp"
 
 namespace rackrail::planner {
@@ -80,10 +81,11 @@ std::string machines_of(const Topology& topology, const std::vector<Rank>& ranks
   const bool is_alone = !parts_without(topology, lost.last(1)).apart.empty();
   throw ConfigError(ErrorContext{
       "", fmt::format("lost link {}", topology.link_name(lost.back())),
-      fmt::format("it cuts {} off: no path is left between there and the other {} rank(s){}",
-                  machines_of(topology, apart.size() <= together.size() ? apart : together),
-                  std::max(apart.size(), together.size()),
-                  is_alone ? "" : ", with the links lost before it"),
+      fmt::format(
+          "it cuts {} off: no path is left between there and the other {}{}",
+          machines_of(topology, apart.size() <= together.size() ? apart : together),
+          counted(static_cast<std::int64_t>(std::max(apart.size(), together.size())), "rank"),
+          is_alone ? "" : ", with the links lost before it"),
       "every rank to reach every other over the links that are left"});
 }
 

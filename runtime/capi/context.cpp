@@ -266,7 +266,8 @@ void Context::require_nothing_under_way(const std::string& what) const {
   const auto count = std::count(states_.begin(), states_.end(), State::kStarted);
   if (count != 0) {
     throw ConfigError(
-        fmt::format("{} while {} bucket(s) were started and not waited for", what, count));
+        fmt::format("{} while {} started and not waited for", what,
+                    count == 1 ? "1 bucket was" : fmt::format("{} buckets were", count)));
   }
 }
 

@@ -17,8 +17,8 @@
 // Once it is there, the ranks are the vertices with the role `rank`, in its order. Columns after
 // `role` may be left out, and so may vertices that are plain switches. A rank of it that no line
 // links is an error, unless it is alone; of a switch a note says so. Where no vertex has a rack,
-// they are told by what hangs on which switches, whatever their names (racks.hpp); without a second
-// table, hosts by NVSwitches and NVLinks (hosts.hpp).
+// they are told by what hangs on which switches, whatever their names (racks.hpp); without a column
+// `host`, hosts by NVSwitches and NVLinks (hosts.hpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -148,6 +148,8 @@ class EdgeListParser {
     }
     if (!has_vertex_table_) {
       add_ranks_by_name();
+    }
+    if (!has_vertex_table_ || std::ranges::find(columns_, "host") == columns_.end()) {
       hosts_by_structure_ = name_hosts(topology_);
     }
     refuse_ranks_without_link();

@@ -137,7 +137,7 @@ class State:
             candidates = [self._group] if self._group is not None else groups() or [None]
             sizes = [distributed.get_world_size(group) for group in candidates]
             if ranks not in sizes:
-                raise _job.InputError(f"process_group: found {sizes[0]} rank(s), expected {ranks}:"
+                raise _job.InputError(f"process_group: found a group of {sizes[0]}, expected {ranks}:"
                                       " gradients are summed over all ranks of rackrail's job")
             rank = distributed.get_rank()
             if distributed.get_world_size() == ranks and rank != _job.rank():

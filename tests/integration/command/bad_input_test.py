@@ -126,6 +126,13 @@ class BadInput(harness.CommandTest):
             with self.subTest(file=name):
                 self.write(name, content)
                 self.assert_bad_input("plan", "two-racks-40g", name, file=name)
+        self.assert_bad_input("plan", "resnet-50", "two-racks-40g", file="resnet-50",
+                              found="a workload", expected="a cluster")
+        self.assert_bad_input("plan", "two-racks-40g", "two-racks-40g", file="two-racks-40g",
+                              found="a cluster", expected="a workload")
+        self.write("mistyped.csv", "tensor,elemnts,ready_gap_us\na,1,1\n")
+        self.assert_bad_input("plan", "two-racks-40g", "mistyped.csv", file="mistyped.csv",
+                              found="elemnts", expected="tensor,elements,ready_gap_us")
         self.assert_bad_input("plan", "two-racks-40g", "resnet-51", file="resnet-51",
                               expected="resnet-50")
 
@@ -134,6 +141,8 @@ class BadInput(harness.CommandTest):
                               ("--schedule", "spiral"), ("--codec", "zip"), ("--local-batch", "0"),
                               ("--local-batch", "1.5"), ("--max-global-batch", "-1"),
                               ("--error-budget", "-1"), ("--error-budget", "much"),
+                              ("--error-budget", "nan"), ("--error-budget", "2"),
+                              ("--target-samples", "nan"),
                               ("--seed", "-1")):
             with self.subTest(option=option, value=value):
                 error = self.assert_bad_input("plan", "two-racks-40g", "resnet-50", option, value)

@@ -102,14 +102,14 @@ class Place(harness.CommandTest):
                 self.assertEqual(placed["unused_ranks"], unused)
                 self.assertTrue(placed["exact"])
         err = self.rackrail("place", "uneven.yaml", "--hosts", "3").err
-        self.assertIn("4 GPU(s) stay unused (2 of host0, 2 of host1), as each host gets 2 ranks", err)
+        self.assertIn("4 GPUs stay unused (2 of host0, 2 of host1), as each host gets 2 ranks", err)
         asked = ("place", "uneven.yaml", "--hosts", "3", "--gpus-per-host", "2")
         self.assertNotIn("unused", self.rackrail(*asked).err)
 
     def test_hosts_that_are_not_eligible_are_said_with_the_reason(self):
         self.write_uneven()
         err = self.rackrail("place", "uneven.yaml", "--hosts", "2").err
-        self.assertIn("2 of 2 hosts in 1 rack(s): ", err)
+        self.assertIn("2 of 2 hosts in 1 rack: ", err)
         self.assertIn("2 hosts are left out, having fewer than the 4 ranks that each host needs: "
                       "host2 (2), host3 (2)\n", err)
         placed = self.rackrail_json("place", "uneven.yaml", "--hosts", "2")
@@ -314,7 +314,7 @@ class Replan(harness.CommandTest):
                                 (("--lost-link", "tor0->core0"), "lost link tor0→core0"),
                                 (("--lost-link", "host3->tor1"),
                                  "<command line>: lost link host3→tor1: found it cuts host3 off: no "
-                                 "path is left between there and the other 3 rank(s), expected "),
+                                 "path is left between there and the other 3 ranks, expected "),
                                 (("--link-rates", "lost.csv"),
                                  "lost.csv: lost link tor1→host2: found it cuts host2 off"),
                                 (("--lost-link", "tor0->moon"), "tor0->moon"),

@@ -125,7 +125,7 @@ class Plan(harness.CommandTest):
         self.assertRegex(text, r"(?m)^this plan +- ")
         self.assertRegex(text, r"(?m)^this plan +[a-z][a-z -]+$")
         self.assertRegex(text, r"(?m)^DDP-like +- ")
-        self.assertRegex(text, r"(?m)^DDP-like +FP32 ring, buckets of 25 MiB$")
+        self.assertRegex(text, r"(?m)^DDP-like +FP32 ring, buckets of 25 MiB: the naive baseline$")
         self.assertRegex(text, r"(?m)^not here +torus: ")
         no_loss = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--compare",
                                      "--error-budget", "0")

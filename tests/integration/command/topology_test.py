@@ -150,8 +150,8 @@ links:
                 self.assertIn("host7", wider["link"])
                 self.assertIn(link or wider["link"], wider["link"])
         text = self.rackrail("topology", "bounds", cluster).out
-        self.assertIn("exact reduce-scatter bound: 7/1000000000 s per byte of each rank", text)
-        self.assertIn("exact all-reduce bound: 1/1000000000 s per byte", text)
+        self.assertIn("exact reduce-scatter bound: 7/1000000000 seconds for each byte of a rank's own", text)
+        self.assertIn("exact all-reduce bound: 1/1000000000 seconds for each byte", text)
         self.assertIn("reduce-scatter: doubling host7→switch in both directions gives 2.29 GB/s instead of "
                       "1.14 GB/s (+100.0 %)",
                       text)
@@ -237,7 +237,7 @@ links:
     def test_a_bound_that_may_be_out_of_reach_is_not_called_reached(self):
         for back in ("2 GB/s", "1 GB/s"):
             text, bounds = self.star(3, back)
-            self.assertIn("1 tree(s) per rank reach it", text)
+            self.assertIn("1 spanning tree from each rank reaches it", text)
             self.assertFalse(bounds["allreduce_may_be_out_of_reach"])
             self.assertFalse(bounds["allgather_may_be_out_of_reach"])
             self.assertFalse(bounds["reducescatter_may_be_out_of_reach"])

@@ -284,10 +284,9 @@ TEST_CASE("a lost link without which ranks are cut off, and a plan for another c
     FAIL("accepted " << none.name());
   } catch (const ConfigError& error) {
     CHECK(error.context().where == "lost link nic1.1→tor0");
-    CHECK(
-        error.context().found ==
-        "it cuts host1 off: no path is left between there and the other 8 rank(s), with the links "
-        "lost before it");
+    CHECK(error.context().found ==
+          "it cuts host1 off: no path is left between there and the other 8 ranks, with the links "
+          "lost before it");
   }
   const plan::Workload workload = model("resnet-50");
   const plan::Plan old = full_plan(before, workload);

@@ -456,7 +456,7 @@ class Hook(RankTest):
         program = self.write("groups.py", GROUPS)
         for way in ("register", "state", "hook"):
             for result in self.run_ranks(4, program, way):
-                self.assertRegex(result.out, r"\A(InputError: )?process_group: found 2 rank\(s\), expected 4:"
+                self.assertRegex(result.out, r"\A(InputError: )?process_group: found a group of 2, expected 4:"
                                  r" [^\n]+\n\Z", str(result))
 
     @harness.slow
@@ -471,7 +471,7 @@ class Hook(RankTest):
             self.assertEqual(result.out, f"torch.distributed: found rank {1 - rank}, expected {rank}, which"
                              " this process is in rackrail's job\n", str(result))
         for result in self.run_ranks(2, program, "size"):
-            self.assertRegex(result.out, r"\Aprocess_group: found 2 rank\(s\), expected 1: [^\n]+\n\Z")
+            self.assertRegex(result.out, r"\Aprocess_group: found a group of 2, expected 1: [^\n]+\n\Z")
 
     @harness.slow
     def test_gradients_of_other_types_are_refused(self):

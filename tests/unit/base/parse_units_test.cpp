@@ -49,6 +49,15 @@ TEST_CASE("a share is a number or percent, above 0") {
   }
 }
 
+TEST_CASE("a share up to a limit may be 0") {
+  CHECK(parse_share_up_to("0", 1) == 0);
+  CHECK(parse_share_up_to("2%", 1) == Approx(0.02));
+  CHECK(parse_share_up_to("100%", 1) == Approx(1));
+  for (const char* text : {"101%", "-1", "nan", "inf", "2", ""}) {
+    CHECK_THROWS_AS(parse_share_up_to(text, 1), ConfigError);
+  }
+}
+
 TEST_CASE("a large share without a percent sign is asked what it means") {
   for (const char* text : {"0.51", "1", "5", "1e9"}) {
     CHECK_THROWS_AS(parse_share(text), ConfigError);

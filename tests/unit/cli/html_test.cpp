@@ -119,7 +119,7 @@ TEST_CASE("a cluster is drawn with one box per machine and network switch") {
   CHECK(count(svg, "<rect") == 4);
   CHECK(count(svg, "<line") == 3);  // insides of machines are not drawn
   CHECK(svg.find("tor&lt;&amp;&gt;") != std::string::npos);
-  CHECK(svg.find("host1: 1 rank(s)") != std::string::npos);
+  CHECK(svg.find("host1: 1 rank") != std::string::npos);
 }
 
 TEST_CASE("a link between machines shows the busier of its directions") {

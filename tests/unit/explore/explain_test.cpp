@@ -153,10 +153,10 @@ TEST_CASE("where two tiers bind equally, the bottleneck is both") {
   // One alone changes nothing; both together what 10 % of a second of wire is.
   CHECK(std::abs(gain_of(explanation, "rack-uplink bandwidth", "x2").gain) < 0.001);
   CHECK(std::abs(gain_of(explanation, "nic bandwidth", "x2").gain) < 0.001);
-  CHECK(gain_of(explanation, "bandwidth of all tiers", "+10 %").gain ==
+  CHECK(gain_of(explanation, "bandwidth of every link", "+10 %").gain ==
         Approx(1.0 * (1 - 1 / 1.1) / step).epsilon(0.01));
   REQUIRE(explanation.bottleneck() != nullptr);
-  CHECK(explanation.bottleneck()->what == "bandwidth of all tiers");
+  CHECK(explanation.bottleneck()->what == "bandwidth of every link");
 }
 
 TEST_CASE("where computing takes longest, the device is the bottleneck") {

@@ -126,7 +126,7 @@ TEST_CASE("NVSwitches tell the hosts that clusters name, and only what is in the
   }
 }
 
-TEST_CASE("where a table of vertices is, it says whether there are hosts") {
+TEST_CASE("where a table of vertices has a column for hosts, it says whether there are some") {
   const std::string edges =
       "source,target,bandwidth,latency\n"
       "gpu0,nvswitch0,1 GB/s,1 us\ngpu1,nvswitch0,1 GB/s,1 us\ngpu2,nvswitch1,1 GB/s,1 us\n"
@@ -136,10 +136,14 @@ TEST_CASE("where a table of vertices is, it says whether there are hosts") {
   REQUIRE(told.notes.size() == 1);
   CHECK_THAT(told.notes[0], Catch::Contains("2 hosts") && Catch::Contains("vertex,role,host"));
   const std::string table =
-      "\nvertex,role\ngpu0,rank\ngpu1,rank\ngpu2,rank\ngpu3,rank\nnvswitch0,switch\n";
+      "\nvertex,role,host\ngpu0,rank,\ngpu1,rank,\ngpu2,rank,\ngpu3,rank,\nnvswitch0,switch,\n";
   const ReadResult said = read_cluster_text("edges.csv", edges + table);
   CHECK(ranks_by_host(said.topology).size() == 4);
   CHECK(said.notes.empty());
+  const ReadResult untold = read_cluster_text(
+      "edges.csv", edges + "\nvertex,role\ngpu0,rank\ngpu1,rank\ngpu2,rank\ngpu3,rank\n");
+  CHECK(ranks_by_host(untold.topology).size() == 2);
+  CHECK(untold.notes == told.notes);
   // Either is written as it is.
   for (const Topology& cluster : {told.topology, said.topology}) {
     const std::string text = to_edge_list(cluster);
