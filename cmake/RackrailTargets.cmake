@@ -26,7 +26,7 @@
 #   rackrail_add_bench(<name> SOURCES a_bench.cpp ... [LINK target...])
 #       One Google Benchmark executable, built and run by 'make bench'.
 #   rackrail_add_fuzzer(<name> SOURCES a_fuzz.cpp ... [LINK target...])
-#       One libFuzzer executable (preset 'fuzz'), built with the target 'fuzzers'.
+#       One libFuzzer executable (preset 'asan'), built with the target 'fuzzers'.
 #   rackrail_registered(<out> <list>)
 #       The names x in the lines RACKRAIL_REGISTER(x) of a list that C++ includes too, so that what is
 #       registered there is also what is compiled. CMake runs again when the list changes.
