@@ -3,6 +3,7 @@
 A measured case is figures by name, numbers or words, as results/planner.json keeps them; what
 planner_tables.py makes of them. A case that has none raises Failed."""
 
+import ctypes
 import dataclasses
 import json
 import os
@@ -18,6 +19,7 @@ from pathlib import Path
 
 CLUSTERS = Path(__file__).resolve().parent.parent / "configs" / "clusters"
 MILLISECONDS = {"ns": 1e-6, "us": 1e-3, "ms": 1.0, "s": 1e3}
+PR_SET_PDEATHSIG = 1  # of Linux's prctl: the signal that comes when the parent ends
 WALL = 4  # times its limit of processor time that a case may take by the clock
 GIVE_UP_AFTER = 1.5  # times what a command may take at most it is stopped
 LARGE = 128  # ranks from whose number on collectives are measured last
@@ -162,8 +164,14 @@ class Done:
 
 
 def limited(seconds):
-    """For the start of a process: it ends after so many seconds of processor time."""
-    return lambda: resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    """For the start of a process: it ends after so many seconds of processor time, and with this program,
+    wherever that is stopped."""
+    libc = ctypes.CDLL(None)
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return limit
 
 
 def run(command, folder, limit):
