@@ -89,8 +89,8 @@ bool succeeds(const Read& read) {
 }
 
 /// As topology's; names the likeliest mistake.
-topology::ReadResult read_cluster(const std::string& name_or_path,
-                                  const topology::ReadOptions& options) {
+topology::ReadResult read_named_cluster(const std::string& name_or_path,
+                                        const topology::ReadOptions& options) {
   try {
     return topology::read_cluster(name_or_path, options);
   } catch (const ConfigError&) {
@@ -113,7 +113,7 @@ topology::Topology ClusterOptions::load(Session& session) const {
     options.format = format;
   }
   ProgressBar bar("reading the cluster", session.progress_elsewhere());
-  topology::ReadResult result = read_cluster(cluster, options);
+  topology::ReadResult result = read_named_cluster(cluster, options);
   bar.clear();
   session.add_inputs(result.inputs);
   for (const std::string& note : result.notes) {
@@ -209,8 +209,8 @@ std::filesystem::path training_file(const std::string& name_or_path) {
 
 namespace {
 
-plan::Workload read_workload(const std::string& name_or_path,
-                             const std::filesystem::path& configs) {
+plan::Workload read_named_workload(const std::string& name_or_path,
+                                   const std::filesystem::path& configs) {
   try {
     return plan::read_workload(name_or_path, configs);
   } catch (const ConfigError&) {
@@ -227,7 +227,7 @@ plan::Workload read_workload(const std::string& name_or_path,
 plan::Workload load_workload(Session& session, const std::string& name_or_path) {
   const std::filesystem::path configs = topology::configs_folder();
   ProgressBar bar("reading the model", session.progress_elsewhere());
-  plan::Workload workload = read_workload(name_or_path, configs);
+  plan::Workload workload = read_named_workload(name_or_path, configs);
   bar.clear();
   std::filesystem::path file = name_or_path;
   if (!std::filesystem::exists(file)) {

@@ -363,7 +363,8 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
       }
     }
     nlohmann::json found = nlohmann::json::array();
-    std::ranges::transform(forests, std::back_inserter(found), json_of);
+    std::ranges::transform(forests, std::back_inserter(found),
+                           [](const NamedForest& one) { return json_of(one); });
     session.print_json(
         {{"allgather_algbw_Bps", gather.algbw.bytes_per_second()},
          {"reducescatter_algbw_Bps", scatter.algbw.bytes_per_second()},
