@@ -7,6 +7,7 @@
 #include <iterator>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -376,24 +377,36 @@ std::set<std::string> JointSearch::families(const CandidateFilter& accepts) cons
 
 void JointSearch::add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch,
                                std::span<const CandidateFilter> limits) {
-  std::vector<Search::Draft> sketches;
-  for (const Bytes size : sizes_) {
-    for (const CandidateFilter& limit : limits) {
-      if (auto sketch = search_.sketch({"sketch", size, limit}, batch)) {
-        sketches.push_back(*std::move(sketch));
+  struct Sketch {
+    std::size_t turn;  ///< how many of the same limit are likelier
+    Search::Draft draft;
+  };
+  const auto place = [this](const Sketch& sketch) {
+    return std::pair(!search_.is_affordable(sketch.draft), sketch.draft.at_least);
+  };
+  std::vector<Sketch> sketches;
+  for (const CandidateFilter& limit : limits) {
+    std::vector<Sketch> of_limit;
+    for (const Bytes size : sizes_) {
+      if (auto draft = search_.sketch({"sketch", size, limit}, batch)) {
+        of_limit.push_back({0, *std::move(draft)});
       }
     }
+    std::ranges::stable_sort(of_limit, {}, place);
+    for (std::size_t turn = 0; turn < of_limit.size(); ++turn) {
+      sketches.push_back({turn, std::move(of_limit[turn].draft)});
+    }
   }
-  const auto place = [this](const Search::Draft& sketch) {
-    return std::pair(!search_.is_affordable(sketch), sketch.at_least);
-  };
-  std::ranges::stable_sort(sketches, {}, place);
+  // The likeliest of each limit come first, as the search may end before it has tried them all.
+  std::ranges::stable_sort(sketches, {}, [&](const Sketch& sketch) {
+    return std::tuple_cat(std::tuple(sketch.turn), place(sketch));
+  });
   std::optional<Search::Scored> best;
   Duration fastest = CandidateSet::kNoLimit;
   for (const Search::Scored& plan : plans) {
     fastest = std::min(fastest, plan.estimate.step_time);
   }
-  for (Search::Draft& sketch : sketches) {
+  for (auto& [turn, sketch] : sketches) {
     const bool is_first = plans.empty() && !best.has_value();
     if (is_first) {
       search_.score(sketch.scored, false);

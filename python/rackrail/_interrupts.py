@@ -15,7 +15,6 @@ import time
 from contextlib import contextmanager
 
 _PATIENCE = 0.5  # seconds in which a call may end by itself
-_CLOCK_OF_FILES = 5  # CLOCK_REALTIME_COARSE of Linux, which the times of files are of; ticks of some ms
 
 
 def on_another_thread(call):
@@ -44,7 +43,7 @@ class Watch:
         """Around a call that waits for other ranks, on any thread."""
         thread = threading.get_ident()
         try:
-            self._calls[thread] = (time.clock_gettime_ns(_CLOCK_OF_FILES), object())
+            self._calls[thread] = (time.time_ns(), object())
             yield
         finally:
             self._calls.pop(thread, None)  # a handler may have made another
@@ -74,6 +73,7 @@ class Watch:
             if (signal.SIGINT in os.read(reading, 4096)
                     and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
                 # The handler may have run before this thread did: a later call is not what Ctrl-C was for.
+                # Times of files may be some milliseconds early, never late.
                 at = os.fstat(reading).st_mtime_ns
                 before, calls = self._state(at)
                 threading.Event().wait(_PATIENCE)

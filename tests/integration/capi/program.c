@@ -183,8 +183,8 @@ static void misuse(rackrail_context* job) {
   refused(rackrail_start(job, first, &buffer, RACKRAIL_SUM), "started again");
   float others[64] = {0};
   rackrail_buffer other = buffer_of(others, 64);
-  refused(rackrail_all_reduce(job, &other, RACKRAIL_SUM), "1 bucket(s) were started");
-  refused(rackrail_finish(job), "1 bucket(s) were started");
+  refused(rackrail_all_reduce(job, &other, RACKRAIL_SUM), "1 bucket was started");
+  refused(rackrail_finish(job), "1 bucket was started");
   check(rackrail_wait(job, first) == RACKRAIL_OK, "wait");
   refused(rackrail_wait(job, first), "not started");
   sum_arrays(job);

@@ -282,7 +282,7 @@ links:
             self.assertGreater(another["share_of_bound"], 0.96)
             self.assertGreater(one["depth"], 0)
         text = self.rackrail("topology", "bounds", "a100-8x8", "--trees-per-rank", "1").out
-        self.assertRegex(text, r"all-gather along 1 tree\(s\) per rank: .* GB/s, [\d.]+ % of the"
+        self.assertRegex(text, r"all-gather along 1 spanning tree from each rank: .* GB/s, [\d.]+ % of the"
                                r" bound, \d+ transfers deep\n")
         self.assertEqual(self.rackrail_json("topology", "bounds", "a100-8x8")["forests"], [])
         self.assert_bad_input("topology", "bounds", "a100-8x8", "--trees-per-rank", "0")

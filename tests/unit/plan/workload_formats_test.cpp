@@ -178,15 +178,16 @@ TEST_CASE("layers in forward order become gradients in backward order") {
   CHECK(workload.forward == 10'500_ns);
   CHECK(workload.profiled_batch == 1);
   CHECK(workload.device_class.empty());
-  REQUIRE(workload.notes.size() == 1);
+  REQUIRE(workload.notes.size() == 2);
   CHECK_THAT(workload.notes.front(), Catch::StartsWith("w.csv: 14 B of gradients are not of 4"));
 }
 
-TEST_CASE("layers of FP32 are read without a note") {
+TEST_CASE("layers of FP32 are read with the note that a table says no batch alone") {
   const Workload workload = parse_workload_csv(
       "name,parameters,bytes_per_parameter,forward_us,backward_us\nconv,100,4,1,10\npad,0,2,1,1\n",
       "w.csv", "w");
-  CHECK(workload.notes.empty());
+  REQUIRE(workload.notes.size() == 1);
+  CHECK_THAT(workload.notes[0], Catch::Contains("neither a batch nor a device"));
 }
 
 TEST_CASE("a workload's device class has the name of the table") {
