@@ -3,14 +3,18 @@
 import os
 import pty
 import re
+import select
 import subprocess
 import threading
+import time
 
 import harness
 from training import TrainingTest
 
 BAR = re.compile(r"\r(?P<title>[^\r\[]+) \[#*\.*\] +(?P<percent>\d+) % (?P<what>[^\r]*)\x1b\[K")
+SIGN = re.compile(r"\r(?P<title>[a-z ]+) (\[|\d+ s)")  # a bar, or how long it has taken where nobody knows more
 ERASED = "\r\x1b[K"
+PATIENCE = 2  # seconds until somebody wants a sign
 
 # A ring is not symmetric when one host is far: every message is simulated.
 CLUSTER = "source,target,bandwidth,latency\n" + "".join(
@@ -100,6 +104,59 @@ class Progress(TrainingTest):
         self.assertGreater(percents[-1], 50)  # the comparison
         self.assert_draws("train", "plan.json", "--workers", "2", "--steps", "5", "--cluster",
                           "two-hosts.csv", title="training")
+
+    def first_sign(self, *arguments):
+        """Seconds until progress is on the terminal, or the command is over."""
+        master, slave = pty.openpty()
+        start = time.monotonic()
+        process = subprocess.Popen([harness.COMMAND, *map(str, arguments)], cwd=self.folder,
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave,
+                                   env=self.environment())
+        os.close(slave)
+        seen = b""
+        try:
+            while True:
+                if select.select([master], [], [], 1)[0]:
+                    try:
+                        seen += os.read(master, 65536)
+                    except OSError:  # the other end is closed
+                        self.assertEqual(process.wait(30), 0, seen.decode())
+                        return time.monotonic() - start
+                seconds = time.monotonic() - start
+                if SIGN.search(seen.decode(errors="replace")) or seconds > 10 * PATIENCE:
+                    return seconds
+        finally:
+            process.kill()
+            process.wait()
+            os.close(master)
+
+    def test_every_long_command_shows_progress_within_two_seconds(self):
+        self.write("hosts.csv", "source,target,bandwidth,latency\n" + "".join(
+            f"host{host},switch{host % 200},100 Gbit/s,2 us\n" for host in range(20000)) + "".join(
+            f"switch{switch},core,400 Gbit/s,2 us\n" for switch in range(200)))
+        self.write("sweep.yaml", "cluster: fat-tree-128-2to1\n"
+                                 "vary: {workload: [bert-large, gpt2-124m, vgg-16]}\n")
+        self.rackrail("plan", "fat-tree-128-2to1", "bert-large", "--naive", "-o", "naive.json")
+        for arguments in (
+                ("plan", "h100-32x8-rail", "bert-large"),
+                ("plan", "a100-8x8", "gpt2-124m", "--search", "thorough"),
+                ("plan", "a100-8x8", "gpt2-124m", "--compare"),
+                ("plan", "a100-8x8", "gpt2-124m", "--explain"),
+                ("schedules", "fat-tree-128-2to1"),
+                ("simulate", "naive.json", "--steps", "5"),
+                ("simulate", "h100-32x8-rail", "--collective", "all-reduce", "--bytes", "1GiB",
+                 "--schedule", "best"),
+                ("explain", "naive.json"),
+                ("sweep", "sweep.yaml", "-o", "rows.csv"),
+                ("tune", "fat-tree-128-2to1", "bert-large", "-o", "tuned.json"),
+                ("replan", "naive.json", "--lost-link", "tor0->spine0.1", "-o", "new.json"),
+                ("place", "hosts.csv", "--hosts", "100", "-o", "hostfile"),
+                ("topology", "bounds", "hosts.csv"),
+                ("topology", "show", "hosts.csv"),
+                ("verify", "naive.json"),
+                ("report", "naive.json", "-o", "report.html")):
+            with self.subTest(command=" ".join(arguments)):
+                self.assert_time_below(self.first_sign(*arguments), PATIENCE)
 
     def test_elsewhere_long_work_leaves_lines(self):
         # Minutes, as each packet is simulated.
