@@ -1,7 +1,6 @@
 #include "base/config_tree.hpp"
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/yaml.hpp"
 
 namespace rackrail {
 namespace {
@@ -30,7 +30,7 @@ class ConfigTreeBuilder {
 
   ConfigValue root(const std::string& content) {
     try {
-      ConfigValue value = build(YAML::Load(content), "", 0);
+      ConfigValue value = build(load_yaml(content, *file_), "", 0);
       value.file_owner_ = file_;
       return value;
     } catch (const YAML::Exception& e) {

@@ -38,6 +38,11 @@ constexpr bool is_same_in_any_case(std::string_view a, std::string_view b) {
   return !LessInAnyCase()(a, b) && !LessInAnyCase()(b, a);
 }
 
+/// As NUL and the end of a line are: what no name should have.
+constexpr bool has_control_character(std::string_view text) {
+  return std::ranges::any_of(text, [](char c) { return (c >= 0 && c < 0x20) || c == 0x7f; });
+}
+
 /// "1 rank", "2 ranks".
 inline std::string counted(std::int64_t count, std::string_view noun) {
   return std::to_string(count) + " " + std::string(noun) + (count == 1 ? "" : "s");

@@ -231,6 +231,14 @@ void read_json_line(const std::string& line, const Place& place, Measurements& r
     }
     return found->get<double>();
   };
+  const auto count = [&](const char* key, std::int64_t most) {
+    const double value = number(key);
+    if (!(value <= static_cast<double>(most)) || value != std::floor(value)) {
+      place.fail(fmt::format("{} {:g}", key, value),
+                 fmt::format("a whole number from 1 to {}", most));
+    }
+    return static_cast<std::int64_t>(value);
+  };
   const auto name = row.find("name");
   if (name == row.end() || !name->is_string()) {
     place.fail("no 'name'", "name, ranks, ranksPerNode, size, time");
@@ -240,13 +248,13 @@ void read_json_line(const std::string& line, const Place& place, Measurements& r
     return;
   }
   Measured one;
-  const auto ranks = static_cast<std::int64_t>(number("ranks"));
-  const auto per_node = static_cast<std::int64_t>(number("ranksPerNode"));
-  if (per_node < 1 || ranks % per_node != 0) {
+  const std::int64_t ranks = count("ranks", kMostRanks);
+  const std::int64_t per_node = count("ranksPerNode", kMostRanks);
+  if (ranks % per_node != 0) {
     place.fail(fmt::format("{} ranks, {} per node", ranks, per_node), "whole nodes");
   }
   set_machine(one, ranks, ranks / per_node, place);
-  one.size = Bytes(static_cast<std::int64_t>(number("size")));
+  one.size = Bytes(count("size", kMostBytes));
   one.seconds = number("time") * kMicro;
   result.are_of_mscclpp = true;
   add_case(result, std::move(one));

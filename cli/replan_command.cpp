@@ -119,6 +119,7 @@ bool counts(const ReplanOptions& options, const topology::Topology& cluster, Lin
 void add_rates(const ReplanOptions& options, const topology::Topology& cluster, LinkNames& names,
                std::vector<planner::LinkChange>& changes) {
   const planner::CsvTable table = planner::CsvTable::read(options.rates);
+  table.require({"link", "bandwidth"});
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const auto link = names.take(table.text(row, "link"));
     if (!link) {

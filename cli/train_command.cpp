@@ -292,7 +292,8 @@ void report_training(Session& session, const TrainOptions& options, const plan::
     }
   }
   const bool is_valid = links.is_null() || links.at("valid").get<bool>();
-  session.status = summary.parameters_agree && is_valid ? kDone : kNotMet;
+  const bool is_right = summary.parameters_agree && !summary.diverged_at.has_value() && is_valid;
+  session.status = is_right ? kDone : kNotMet;
 }
 
 /// The workers of a job as --workers asks for them; `found`: what is there, for so many ranks.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -42,12 +43,17 @@ std::optional<double> noise_scale(const plan::Plan& plan, const runtime::JobResu
   return estimator.noise_scale();
 }
 
-/// By step of this run, of those workers that did it and are there at the end.
-std::vector<double> mean_losses(const runtime::JobResult& job) {
+std::uint32_t first_step_of(const runtime::JobResult& job) {
   std::uint32_t first = ~0U;
   for (const runtime::WorkerReport& worker : job.workers) {
     first = std::min(first, worker.first_step);
   }
+  return first;
+}
+
+/// By step of this run, of those workers that did it and are there at the end.
+std::vector<double> mean_losses(const runtime::JobResult& job) {
+  const std::uint32_t first = first_step_of(job);
   std::vector<double> losses;
   std::vector<double> workers;
   for (const runtime::WorkerReport& worker : job.workers) {
@@ -65,6 +71,17 @@ std::vector<double> mean_losses(const runtime::JobResult& job) {
     }
   }
   return losses;
+}
+
+/// The step from which on no loss is finite.
+std::optional<std::int64_t> first_of_no_loss(const runtime::JobResult& job,
+                                             const std::vector<double>& losses) {
+  const auto last_finite =
+      std::find_if(losses.rbegin(), losses.rend(), [](double loss) { return std::isfinite(loss); });
+  if (last_finite == losses.rbegin()) {
+    return std::nullopt;
+  }
+  return first_step_of(job) + (losses.rend() - last_finite);
 }
 
 /// What computed: that of rank 0.
@@ -99,7 +116,8 @@ std::string conflicts_text(double rate, double staleness) {
                      percent(rate), staleness);
 }
 
-nlohmann::json or_null(const std::optional<double>& value) {
+template <typename Number>
+nlohmann::json or_null(const std::optional<Number>& value) {
   return value.has_value() ? nlohmann::json(*value) : nlohmann::json();
 }
 
@@ -142,6 +160,7 @@ TrainingSummary summarise(const plan::Plan& plan, const runtime::JobResult& job,
     }
   }
   summary.losses = mean_losses(job);
+  summary.diverged_at = first_of_no_loss(job, summary.losses);
   summary.other_cores = job.other_cores;
   summary.noise_scale = noise_scale(plan, job);
   if (synchrony.staleness) {
@@ -260,6 +279,11 @@ std::string training_text(const plan::Plan& plan, const runtime::JobResult& job,
                    fmt::format("{:.4g} samples (gradients, last steps)", *summary.noise_scale)});
   }
   table.add_row({"final loss", has_measured ? fmt::format("{:.4f}", summary.loss) : "-"});
+  if (summary.diverged_at.has_value()) {
+    table.add_row({"diverged", fmt::format("no loss is finite from step {} on; a lower learning "
+                                           "rate than {:g} may help",
+                                           *summary.diverged_at, plan.batch.learning_rate)});
+  }
   if (summary.accuracy.has_value()) {
     table.add_row({"final accuracy", percent(*summary.accuracy)});
   }
@@ -293,6 +317,7 @@ nlohmann::json training_json(const plan::Plan& plan, const runtime::JobResult& j
                            {"parameters_agree", summary.parameters_agree},
                            {"epochs_of_membership", job.membership_epochs},
                            {"losses", summary.losses},
+                           {"diverged_at_step", or_null(summary.diverged_at)},
                            {"resumed_from", job.resumed_from.string()},
                            {"notes", notes_of(job)}};
   if (summary.losses.empty()) {  // no step was left after the checkpoint

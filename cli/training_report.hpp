@@ -41,6 +41,8 @@ struct TrainingSummary {
   std::optional<double> staleness_updates;
   std::int64_t most_ahead = 0;
   bool parameters_agree = true;
+  /// From this step to the last one no loss was finite.
+  std::optional<std::int64_t> diverged_at;
   /// None: not known, and times count.
   std::optional<double> other_cores;  ///< JobResult::other_cores
   bool times_count() const { return !is_busy(other_cores.value_or(0)); }

@@ -323,6 +323,9 @@ void run_validate(Session& session, const ValidateOptions& options) {
     run_emulation(session, options);
     return;
   }
+  if (!options.save.empty()) {
+    require_place(options.save);
+  }
   const topology::Topology cluster = options.cluster.load(session);
   const Bytes from = parse_bytes(options.from);
   const nccl::Choice forced = parse_choice(options.algorithm, options.protocol);

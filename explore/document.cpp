@@ -1,13 +1,13 @@
 #include "explore/document.hpp"
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <charconv>
 #include <string_view>
 #include <variant>
 
 #include "base/error.hpp"
+#include "base/yaml.hpp"
 
 namespace rackrail::explore {
 namespace {
@@ -42,15 +42,6 @@ std::optional<std::vector<Step>> split(std::string_view path) {
       return std::nullopt;
     }
     path.remove_prefix(1);
-  }
-}
-
-YAML::Node load(const std::string& text) {
-  try {
-    return YAML::Load(text);
-  } catch (const YAML::Exception& e) {
-    throw ConfigError(ErrorContext{"", fmt::format("line {}", e.mark.line + 1),
-                                   fmt::format("'{}'", e.msg), "a YAML document"});
   }
 }
 
@@ -113,19 +104,19 @@ void collect(const YAML::Node& node, const std::string& path, std::vector<std::s
 
 std::vector<std::string> field_paths(const std::string& text) {
   std::vector<std::string> paths;
-  collect(load(text), "", paths);
+  collect(load_yaml(text, ""), "", paths);
   return paths;
 }
 
 FieldState find_field(const std::string& text, const std::string& path) {
-  return state_of(load(text), split(path));
+  return state_of(load_yaml(text, ""), split(path));
 }
 
 std::string with_fields(const std::string& text, const std::vector<FieldValue>& values) {
   if (values.empty()) {
     return text;
   }
-  const YAML::Node root = load(text);
+  const YAML::Node root = load_yaml(text, "");
   for (const auto& [path, value] : values) {
     const auto steps = split(path);
     const FieldState state = state_of(root, steps);

@@ -54,7 +54,10 @@ struct Option {
 constexpr std::array kOptions{
     Option{"error_budget",
            [](const std::string& text, PlanChoice& choice) {
-             choice.options.error_budget = parse_share_up_to(text, kLargestErrorBudget);
+             // Other than on a command line, values of a range are plain numbers.
+             choice.options.error_budget =
+                 text.ends_with('%') ? parse_share_up_to(text, kLargestErrorBudget)
+                                     : number<double>(text, 0, kLargestErrorBudget, "a number");
            }},
     Option{"schedule",
            [](const std::string& text, PlanChoice& choice) {

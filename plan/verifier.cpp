@@ -1,6 +1,7 @@
 #include "plan/verifier.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "plan/graph_verifier.hpp"
@@ -9,6 +10,31 @@
 
 namespace rackrail::plan {
 namespace {
+
+constexpr double kMostLearningRate = 1e6;  // 0.1 for 256 samples, scaled to 10⁹ of them
+constexpr double kMostErrorBudget = 1000;
+constexpr std::int64_t kMostSamples = 1'000'000'000;  // of a step
+// Predictions may be that much below the bound: where ranks are identical, one is simulated for
+// all.
+constexpr double kBelowBound = 0.01;
+constexpr double kRounding = 1e-6;
+
+void check_tiers(const Plan& plan, const topology::Topology& topology, ProblemList& problems) {
+  std::set<std::string> tiers;
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    tiers.insert(topology.link(LinkId(i)).tier);
+  }
+  for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
+    for (const auto& [tier, codec] : plan.buckets[i].codec_tiers) {
+      if (!tiers.contains(tier)) {
+        problems.add([&] {
+          return fmt::format("bucket {}: codec '{}' on tier '{}', which the cluster '{}' has not",
+                             i, to_string(codec), tier, topology.name());
+        });
+      }
+    }
+  }
+}
 
 void check_cluster(const Plan& plan, const topology::Topology& topology, ProblemList& problems) {
   if (plan.cluster_digest != topology.digest()) {
@@ -144,6 +170,37 @@ void check_workload(const Plan& plan, const Workload& workload, ProblemList& pro
   }
 }
 
+void check_figures(const Plan& plan, ProblemList& problems) {
+  const auto require = [&](bool is_right, const char* what, double found,
+                           const std::string& expected) {
+    if (!is_right) {
+      problems.add([&] { return fmt::format("{} {:g}, expected {}", what, found, expected); });
+    }
+  };
+  const auto require_within = [&](const char* what, double found, double most) {
+    require(found >= 0 && found <= most, what, found, fmt::format("0 to {:g}", most));
+  };
+  require_within("learning rate", plan.batch.learning_rate, kMostLearningRate);
+  require_within("error budget", plan.error_budget, kMostErrorBudget);
+  require_within("share of synchronisation", plan.prediction.sync_share, 1);
+  const auto lossy = std::ranges::find_if(
+      plan.buckets, [](const Bucket& bucket) { return bucket.codec.is_lossy(); });
+  if (plan.error_budget == 0 && lossy != plan.buckets.end()) {
+    problems.add([&] {
+      return fmt::format("error budget 0, bucket {} has codec '{}'", lossy - plan.buckets.begin(),
+                         to_string(lossy->codec));
+    });
+  }
+  const Prediction& prediction = plan.prediction;
+  if (prediction.step_time > Duration() && prediction.bound > Duration()) {
+    const double gap = prediction.step_time / prediction.bound - 1;
+    require(gap >= -kBelowBound, "lower bound", prediction.bound.seconds(),
+            fmt::format("at most the step of {:g} s", prediction.step_time.seconds()));
+    require(std::abs(prediction.gap - gap) <= kRounding * (1 + std::abs(gap)), "gap",
+            prediction.gap, fmt::format("{:g}: step over lower bound, less 1", gap));
+  }
+}
+
 void check_batch(const Plan& plan, ProblemList& problems) {
   const BatchPlan& batch = plan.batch;
   if (batch.local_batch.size() != plan.rank_count()) {
@@ -155,6 +212,11 @@ void check_batch(const Plan& plan, ProblemList& problems) {
   const auto smallest = std::min_element(batch.local_batch.begin(), batch.local_batch.end());
   if ((smallest != batch.local_batch.end() && *smallest < 1) || batch.accumulation < 1) {
     problems.add([] { return std::string("batch: sizes and passes must be at least 1"); });
+  } else if (batch.global_batch() > kMostSamples) {
+    problems.add([&] {
+      return fmt::format("batch: {} samples in a step, expected at most {}", batch.global_batch(),
+                         kMostSamples);
+    });
   }
 }
 
@@ -176,6 +238,7 @@ VerifyReport verify(const Plan& plan, const topology::Topology* topology,
   }
   if (topology != nullptr) {
     check_cluster(plan, *topology, problems);
+    check_tiers(plan, *topology, problems);
   }
   for (const TransferGraph& schedule : plan.schedules) {
     problems.set_prefix(fmt::format("schedule '{}': ", schedule.name()));
@@ -197,6 +260,7 @@ VerifyReport verify(const Plan& plan, const topology::Topology* topology,
     check_workload(plan, *workload, problems);
   }
   check_batch(plan, problems);
+  check_figures(plan, problems);
   total.problems = problems.take();
   return total;
 }

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <array>
 #include <charconv>
@@ -10,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/yaml.hpp"
 #include "plan/device_class.hpp"
 #include "plan/workload_formats.hpp"
 
@@ -280,13 +280,7 @@ std::string quoted(const std::string& text) {
 }  // namespace
 
 Workload parse_workload_yaml(const std::string& content, const std::string& file) {
-  YAML::Node root;
-  try {
-    root = YAML::Load(content);
-  } catch (const YAML::Exception& e) {
-    throw ConfigError(
-        ErrorContext{file, line_of(e.mark), fmt::format("'{}'", e.msg), "a YAML document"});
-  }
+  const YAML::Node root = load_yaml(content, file);
   if (!root.IsMap()) {
     throw ConfigError(ErrorContext{file, "line 1", root.IsNull() ? "nothing" : "no map",
                                    fmt::format("a workload: a map with name, profiled_batch, "

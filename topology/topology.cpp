@@ -14,6 +14,7 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 
 namespace rackrail::topology {
 namespace {
@@ -132,6 +133,10 @@ NodeId Topology::add_node(Node node) {
   if (node.name.empty()) {
     throw ConfigError(ErrorContext{"", impl_->place(fmt::format("vertex number {}", id.value())),
                                    "no name", "a name"});
+  }
+  if (has_control_character(node.name)) {  // tables and lines of text would break
+    throw ConfigError(ErrorContext{"", impl_->place(), fmt::format("a vertex '{}'", node.name),
+                                   "a name without control characters"});
   }
   if (!impl_->by_name.emplace(node.name, id).second) {
     throw ConfigError(ErrorContext{"", impl_->place(),

@@ -63,6 +63,15 @@ CsvTable CsvTable::parse(std::string_view text, const std::string& file) {
   return table;
 }
 
+void CsvTable::require(std::initializer_list<std::string_view> titles) const {
+  for (const std::string_view title : titles) {
+    static_cast<void>(column(title));
+  }
+  if (cells_.empty()) {
+    throw ConfigError(ErrorContext{file_, "", "no row below the titles", "at least one"});
+  }
+}
+
 bool CsvTable::has(std::string_view title) const {
   return std::find(titles_.begin(), titles_.end(), title) != titles_.end();
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,8 @@ class CsvTable {
   /// The same for the text of such a file; `file` is for messages.
   static CsvTable parse(std::string_view text, const std::string& file);
 
+  /// Throws ConfigError without these columns, or without any row.
+  void require(std::initializer_list<std::string_view> titles) const;
   std::size_t rows() const { return cells_.size(); }
   bool has(std::string_view title) const;
   /// Throw ConfigError naming line and column where there is no such column, or the cell is no

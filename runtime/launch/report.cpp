@@ -1,6 +1,8 @@
 #include "runtime/launch/report.hpp"
 
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "base/error.hpp"
 
@@ -62,6 +64,17 @@ class Reader {
       value = get<T>(name);
     }
   }
+  // JSON has no number for what a training that diverges computes: null stands for it.
+  void operator()(const char* name, double& value) { value = read(name, number_of); }
+  void operator()(const char* name, std::vector<double>& values) {
+    values = read(name, [](const json& list) {
+      std::vector<double> numbers;
+      for (const json& number : list.get_ref<const json::array_t&>()) {
+        numbers.push_back(number_of(number));
+      }
+      return numbers;
+    });
+  }
   void operator()(const char* name, std::map<std::pair<Rank, Rank>, Bytes>& pairs) {
     using Entry = std::tuple<std::uint32_t, std::uint32_t, std::int64_t>;
     for (const auto& [source, destination, bytes] : get<std::vector<Entry>>(name)) {
@@ -80,10 +93,17 @@ class Reader {
   }
 
  private:
+  static double number_of(const json& value) {
+    return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+  }
   template <typename T>
   T get(const char* name) const {
+    return read(name, [](const json& value) { return value.get<T>(); });
+  }
+  template <typename Read>
+  std::invoke_result_t<Read, const json&> read(const char* name, const Read& read) const {
     try {
-      return object_.at(name).get<T>();
+      return read(object_.at(name));
     } catch (const json::exception&) {
       const auto it = object_.find(name);
       throw RuntimeFailure("a worker's report: " + std::string(name) + ": found " +

@@ -5,11 +5,10 @@
 #include <set>
 #include <sstream>
 
-#include <yaml-cpp/yaml.h>
-
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/yaml.hpp"
 
 namespace rackrail::trainer {
 namespace {
@@ -274,14 +273,7 @@ std::string TrainingConfig::digest() const {
 
 TrainingConfig parse_training_config(const std::string& content,
                                      const std::filesystem::path& file) {
-  YAML::Node root;
-  try {
-    root = YAML::Load(content);
-  } catch (const YAML::Exception& error) {
-    throw ConfigError(ErrorContext{file.string(), "line " + std::to_string(error.mark.line + 1),
-                                   error.msg, "YAML"});
-  }
-  Section section(root, file.string(), "");
+  Section section(load_yaml(content, file.string()), file.string(), "");
   TrainingConfig config;
   config.name = file.stem().string();
   section.optional("name", config.name, "a name");

@@ -177,10 +177,10 @@ class EdgeListParser {
           kRankTable));
     }
     if (hosts_by_structure_ > 0) {
-      notes.push_back(fmt::format(
-          "{} hosts are taken to be what NVSwitches and NVLinks join; a table '{},host' would name "
-          "them",
-          hosts_by_structure_, kRankTable));
+      notes.push_back(
+          fmt::format("{} of several GPUs: what NVSwitches and NVLinks join; a table '{},host' "
+                      "would name the hosts",
+                      counted(static_cast<std::int64_t>(hosts_by_structure_), "host"), kRankTable));
     }
     if (!unlinked_switches_.empty()) {
       const UnlinkedVertex& first = unlinked_switches_.front();

@@ -16,6 +16,7 @@ constexpr int kDeepestNesting = 64;
 constexpr std::size_t kMostDevices = 4096;
 /// Of a machine, each joined to each.
 constexpr std::size_t kMostCpus = 256;
+constexpr double kMostTransfers = 1000;  // GT/s of a PCIe lane
 constexpr std::int64_t kMostMegabits = 100'000'000;
 
 /// The lines of a text, by offset.
@@ -57,6 +58,7 @@ class NcclParser {
                               : fmt::format("root '{}'", name),
            "an NCCL topology (root 'system'), as NCCL_TOPO_DUMP_FILE writes it");
     }
+    refuse_doubled_attributes(root);
     for (const pugi::xml_node cpu : root.children("cpu")) read_cpu(cpu);
     if (result_.machines.empty()) fail(root, "no 'cpu'", "at least one");
     return std::move(result_);
@@ -72,20 +74,38 @@ class NcclParser {
     return fmt::format("line {}", lines_.at(element.offset_debug()));
   }
 
+  /// The parser would take the first of them without a word.
+  void refuse_doubled_attributes(const pugi::xml_node& root) const {
+    for (pugi::xml_node node = root; node;) {
+      std::set<std::string_view> names;
+      for (const pugi::xml_attribute attribute : node.attributes()) {
+        if (!names.insert(attribute.name()).second) {
+          fail(node, fmt::format("attribute '{}' twice", attribute.name()), "each once");
+        }
+      }
+      pugi::xml_node next = node.first_child();
+      while (!next && node != root) {
+        next = node.next_sibling();
+        node = next ? node : node.parent();
+      }
+      node = next;
+    }
+  }
+
   void note(std::string text) {
     if (noted_.insert(text).second) result_.notes.push_back(std::move(text));
   }
 
-  /// A whole number, none when the attribute is absent, empty or negative (NCCL writes -1).
+  /// A whole number, none when the attribute is absent, empty or -1, which NCCL writes for that.
   std::optional<std::int64_t> number(const pugi::xml_node& element, const char* key,
                                      std::int64_t most) const {
     const std::string_view text = element.attribute(key).value();
     if (text.empty()) return std::nullopt;
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc{} || end != text.data() + text.size() || value > most) {
+    if (error != std::errc{} || end != text.data() + text.size() || value > most || value < -1) {
       fail(element, fmt::format("{}=\"{}\"", key, text),
-           fmt::format("a whole number up to {}", most));
+           fmt::format("a whole number from 0 to {}, or -1", most));
     }
     return value < 0 ? std::nullopt : std::optional(value);
   }
@@ -172,6 +192,12 @@ class NcclParser {
   std::optional<Bandwidth> pcie_rate(const pugi::xml_node& element) {
     const std::string_view speed = element.attribute("link_speed").value();
     const std::optional<Bandwidth> lane = pcie_lane_rate(speed);
+    double transfers = 0;
+    const auto status = std::from_chars(speed.data(), speed.data() + speed.size(), transfers).ec;
+    if (status == std::errc::result_out_of_range ||
+        (status == std::errc{} && !(transfers >= 0 && transfers <= kMostTransfers))) {
+      fail(element, fmt::format("link_speed=\"{}\"", speed), "such as '16.0 GT/s PCIe'");
+    }
     if (!lane) return std::nullopt;
     const std::optional<std::int64_t> width = number(element, "link_width", 64);
     if (!width || *width == 0) note("a PCIe device without a width: 16 lanes assumed");

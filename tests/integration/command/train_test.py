@@ -53,6 +53,22 @@ class Train(TrainingTest):
                     self.assertTrue(all(map(math.isfinite, run["losses"])), run["losses"])
                     self.assertTrue(run["parameters_agree"])
 
+    def test_a_training_that_diverges_says_from_which_step_on(self):
+        plan = json.loads((self.folder / self.make_plan("plan.json", "--codec", "none")).read_text())
+        plan["batch"]["learning_rate"] = 1e6
+        self.write("diverges.json", json.dumps(plan))
+        command = ("train", "diverges.json", "--workers", "4", "--steps", "12")
+        result = self.run_any(*command)
+        self.assertEqual((result.status, result.err), (1, ""), str(result))
+        self.assertRegex(result.out, r"(?m)^diverged +no loss is finite from step \d+ on; a lower learning rate than "
+                                     r"1e\+06 may help$")
+        result = self.run_any(*command, "--json")
+        self.assertEqual(result.status, 1, str(result))
+        run = json.loads(result.out)
+        step = run["diverged_at_step"]
+        self.assertEqual([loss is None for loss in run["losses"]], [i >= step for i in range(12)], run["losses"])
+        self.assertLess(step, 12)
+
     def test_compression_learns_too_and_sends_less(self):
         runs = {}
         for codec in ("none", "int8"):

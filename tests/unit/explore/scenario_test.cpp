@@ -77,7 +77,7 @@ TEST_CASE("what a scenario cannot say is refused with line, field and what could
            "workload.forward"},
           {"vary: {plan.batch: [1]}", "plan.batch", "no such option", "local_batch"},
           {"vary: {plan.local_batch: [1, many]}", "plan.local_batch", "'many'", "whole number"},
-          {"vary: {plan.error_budget: [nan]}", "plan.error_budget", "'nan'", "a share from 0"},
+          {"vary: {plan.error_budget: [nan]}", "plan.error_budget", "'nan'", "a number"},
           {"vary: {plan.schedule: [rings]}", "plan.schedule", "rings", "ring"},
           {"vary: {network: [1]}", "network", "nothing known", "cluster.<field>"},
           {"vary: {}", "vary", "nothing", "at least one"},

@@ -448,6 +448,38 @@ TEST_CASE("what does not fit in a plan is named") {
   expect([](WholePlan& w) { w.plan.batch.local_batch.pop_back(); }, "sizes for 2 ranks");
   expect([](WholePlan& w) { w.plan.batch.local_batch[0] = 0; }, "at least 1");
   expect([](WholePlan& w) { w.plan.batch.accumulation = 0; }, "at least 1");
+  expect([](WholePlan& w) { w.plan.batch.local_batch[2] = 1'000'000'000; },
+         "samples in a step, expected at most 1000000000");
+  for (const double rate : {-0.005, 1e308}) {
+    expect([rate](WholePlan& w) { w.plan.batch.learning_rate = rate; }, "learning rate");
+  }
+  expect([](WholePlan& w) { w.plan.error_budget = -1; }, "error budget -1, expected 0 to");
+  expect([](WholePlan& w) { w.plan.prediction.sync_share = 1.5; }, "share of synchronisation 1.5");
+  expect(
+      [](WholePlan& w) {
+        w.plan.buckets[0].codec_tiers = {{"nowhere", Codec()}};
+      },
+      "on tier 'nowhere', which the cluster 'three' has not");
+  expect(
+      [](WholePlan& w) {
+        w.plan.buckets[1].codec.kind = CodecKind::kFp16;
+        w.plan.error_budget = 0;
+      },
+      "error budget 0, bucket 1 has codec 'fp16'");
+  expect(
+      [](WholePlan& w) {
+        w.plan.prediction.step_time = 1_ms;
+        w.plan.prediction.bound = 2_ms;
+        w.plan.prediction.gap = -0.5;
+      },
+      "lower bound 0.002, expected at most the step of 0.001 s");
+  expect(
+      [](WholePlan& w) {
+        w.plan.prediction.step_time = 2_ms;
+        w.plan.prediction.bound = 1_ms;
+        w.plan.prediction.gap = -1;
+      },
+      "gap -1, expected 1: step over lower bound");
   expect(
       [](WholePlan& w) {
         Draft scatter = examples::ring(3);

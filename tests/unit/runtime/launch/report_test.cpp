@@ -1,6 +1,7 @@
 #include "runtime/launch/report.hpp"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 
 #include "base/error.hpp"
@@ -74,6 +75,18 @@ TEST_CASE("what was not measured stays absent") {
   const WorkerReport back = parse_worker_report(to_json(WorkerReport{}));
   CHECK_FALSE(back.final_accuracy.has_value());
   CHECK_FALSE(back.final_test_loss.has_value());
+}
+
+TEST_CASE("losses that are no numbers come back as such") {
+  WorkerReport report;
+  report.losses = {1, std::numeric_limits<double>::infinity(), std::nan("")};
+  report.final_loss = std::nan("");
+  const WorkerReport back = parse_worker_report(to_json(report));
+  REQUIRE(back.losses.size() == 3);
+  CHECK(back.losses[0] == 1);
+  CHECK(std::isnan(back.losses[1]));
+  CHECK(std::isnan(back.losses[2]));
+  CHECK(std::isnan(back.final_loss));
 }
 
 TEST_CASE("a report that is none is refused with the field") {

@@ -372,6 +372,15 @@ TEST_CASE("other XML and broken XML are told for what they are") {
        "line 2: found count=\"99999\""},
       {"<system><cpu><pci busid=\"1\" class=\"0x030200\"><gpu dev=\"zero\"/></pci></cpu></system>",
        "dev=\"zero\""},
+      {"<system><cpu>\n<pci busid=\"1\" busid=\"2\"/></cpu></system>",
+       "line 2: found attribute 'busid' twice"},
+      {"<system><cpu><pci busid=\"1\" link_speed=\"16.0 GT/s PCIe\" "
+       "link_width=\"-16\"/></cpu></system>",
+       "link_width=\"-16\", expected a whole number from 0 to 64, or -1"},
+      {"<system><cpu><pci busid=\"1\" link_speed=\"1e308 GT/s\" link_width=\"16\"/></cpu></system>",
+       "link_speed=\"1e308 GT/s\""},
+      {"<system><cpu><pci busid=\"1\" link_speed=\"-8 GT/s\" link_width=\"16\"/></cpu></system>",
+       "link_speed=\"-8 GT/s\""},
   }));
   CAPTURE(text);
   CHECK_THAT(error_of([&, t = text] { read_text(t); }),
