@@ -136,6 +136,17 @@ class BadInput(harness.CommandTest):
         self.assert_bad_input("plan", "two-racks-40g", "resnet-51", file="resnet-51",
                               expected="resnet-50")
 
+    def test_rates_of_links(self):
+        self.rackrail("plan", "two-racks-40g", "resnet-50", "--naive", "-o", "plan.json")
+        for content, found in (("garbage\n", "columns garbage"), ("link,bandwidth\n", "no row"),
+                               ("link,bandwidth\ngarbage\n", "1 cells")):
+            with self.subTest(content=content):
+                self.write("rates.csv", content)
+                self.assert_bad_input("replan", "plan.json", "--link-rates", "rates.csv", file="rates.csv",
+                                      found=found)
+        self.assert_bad_input("replan", "plan.json", "--lost-link", "tor0->core0", "--tolerance", "nan",
+                              where="--tolerance", found="nan", expected="a share from 0 to 100%")
+
     def test_options(self):
         for option, value in (("--bucket-size", "25"), ("--bucket-size", "0 B"), ("--bucket-size", "-1 MiB"),
                               ("--schedule", "spiral"), ("--codec", "zip"), ("--local-batch", "0"),

@@ -156,6 +156,18 @@ class Validate(harness.CommandTest):
         self.assertEqual(run.out.splitlines()[0], title + "MSCCL++")
         self.assertIn("whose kernels are not NCCL's", run.err)
 
+    def test_impossible_numbers_and_places_are_refused(self):
+        line = {"name": "allreduce", "kernel": 1, "ranks": 8, "ranksPerNode": 8, "size": 2 ** 24, "time": 150.0}
+        for key, value in (("ranks", 1e30), ("ranks", 2.5), ("ranksPerNode", 1e30), ("size", 1e30)):
+            with self.subTest(key=key, value=value):
+                self.write("m.jsonl", json.dumps({**line, key: value}) + "\n")
+                self.assert_bad_input("validate", "m.jsonl", "--cluster", "a100-8x8", file="m.jsonl",
+                                      found=key, expected="a whole number")
+        self.write("m.jsonl", json.dumps(line) + "\n")
+        (self.folder / "file").write_text("")
+        self.assert_bad_input("validate", "m.jsonl", "--cluster", "a100-8x8", "--save-parameters",
+                              "file/constants.yaml", file="file")
+
     def test_measurements_without_a_cluster_are_not_taken_for_one(self):
         for content in ("gpus,size_bytes,time_us\n2,1048576,50\n",
                         "# a comment\n\nsize(B),count,time(ns),gpus\n1048576,1,50000,2\n"):
