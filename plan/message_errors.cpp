@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "base/text.hpp"
+
 namespace rackrail::plan::message {
 namespace {
 
@@ -33,6 +35,13 @@ std::size_t sequence_length(const std::string& text, std::size_t i) {
 }
 
 }  // namespace
+
+const std::string& one_line(const std::string& text, const std::string& where) {
+  if (has_control_character(text)) {
+    fail(where, "'" + text + "'", "text without control characters");
+  }
+  return text;
+}
 
 const std::string& utf8(const std::string& text, const std::string& where) {
   for (std::size_t i = 0; i < text.size();) {

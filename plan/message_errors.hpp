@@ -35,5 +35,8 @@ auto at(const std::string& place, Read read) {
 
 /// The text, if it is UTF-8: protobuf would write anything else and then refuse to read it.
 const std::string& utf8(const std::string& text, const std::string& where);
+/// The text, as names and notes stand in tables, a line each; fails where it has control
+/// characters.
+const std::string& one_line(const std::string& text, const std::string& where);
 
 }  // namespace rackrail::plan::message

@@ -13,6 +13,7 @@ namespace {
 
 using message::at;
 using message::fail;
+using message::one_line;
 using message::utf8;
 
 // The oldest formats that know of them.
@@ -36,6 +37,15 @@ double finite(double value, const char* where) {
     fail(where, fmt::format("{}", value), "a finite number");
   }
   return value;
+}
+
+std::vector<std::string> lines(const google::protobuf::RepeatedPtrField<std::string>& texts,
+                               const char* where) {
+  std::vector<std::string> all;
+  for (const std::string& text : texts) {
+    all.push_back(one_line(text, where));
+  }
+  return all;
 }
 
 Duration duration(std::int64_t picoseconds, const char* where) {
@@ -68,7 +78,9 @@ Bucket read_bucket(const v1::Bucket& message) {
   bucket.priority = message.priority();
   bucket.codec = parse_codec(message.codec());
   for (const v1::TierCodec& entry : message.codec_tiers()) {
-    if (!bucket.codec_tiers.emplace(entry.tier(), parse_codec(entry.codec())).second) {
+    if (!bucket.codec_tiers
+             .emplace(one_line(entry.tier(), "codec_tiers"), parse_codec(entry.codec()))
+             .second) {
       fail("codec_tiers", fmt::format("tier '{}' twice", entry.tier()), "each tier once");
     }
   }
@@ -90,7 +102,7 @@ BatchPlan read_batch(const v1::Batch& message) {
   }
   batch.accumulation = within(message.accumulation(), 1, kMostPasses, "accumulation");
   batch.learning_rate = finite(message.learning_rate(), "learning_rate");
-  batch.learning_rate_rule = message.learning_rate_rule();
+  batch.learning_rate_rule = one_line(message.learning_rate_rule(), "learning_rate_rule");
   batch.warmup_steps = within(message.warmup_steps(), 0, kMost, "warmup_steps");
   return batch;
 }
@@ -113,13 +125,13 @@ Prediction read_prediction(const v1::Prediction& message) {
   Prediction prediction;
   prediction.step_time = duration(message.step_time_ps(), "step_time_ps");
   prediction.bound = duration(message.bound_ps(), "bound_ps");
-  prediction.bound_reason = message.bound_reason();
+  prediction.bound_reason = one_line(message.bound_reason(), "bound_reason");
   prediction.gap = finite(message.gap(), "gap");
   prediction.sync_share = finite(message.sync_share(), "sync_share");
   prediction.warmup_step_time = duration(message.warmup_step_time_ps(), "warmup_step_time_ps");
   for (const v1::Baseline& baseline : message.baselines()) {
     const Duration step_time = duration(baseline.step_time_ps(), "baselines");
-    if (!prediction.baselines.emplace(baseline.name(), step_time).second) {
+    if (!prediction.baselines.emplace(one_line(baseline.name(), "baselines"), step_time).second) {
       fail("baselines", fmt::format("'{}' twice", baseline.name()), "each name once");
     }
   }
@@ -225,11 +237,11 @@ void write_message(const Plan& plan, v1::Plan& message) {
 
 Plan read_message(const v1::Plan& message) {
   Plan plan;
-  plan.name = message.name();
-  plan.cluster_name = message.cluster_name();
+  plan.name = one_line(message.name(), "name");
+  plan.cluster_name = one_line(message.cluster_name(), "cluster_name");
   plan.cluster_digest = message.cluster_digest();
-  plan.rank_names.assign(message.rank_names().begin(), message.rank_names().end());
-  plan.workload_name = message.workload_name();
+  plan.rank_names = lines(message.rank_names(), "rank_names");
+  plan.workload_name = one_line(message.workload_name(), "workload_name");
   plan.workload_digest = message.workload_digest();
   for (int i = 0; i < message.buckets_size(); ++i) {
     plan.buckets.push_back(
@@ -243,7 +255,7 @@ Plan read_message(const v1::Plan& message) {
   plan.compression_warmup_steps =
       within(message.compression_warmup_steps(), 0, kMost, "compression_warmup_steps");
   plan.prediction = at("prediction", [&] { return read_prediction(message.prediction()); });
-  plan.notes.assign(message.notes().begin(), message.notes().end());
+  plan.notes = lines(message.notes(), "notes");
   plan.seed = message.seed();
   for (int i = 0; i < message.schedules_size(); ++i) {
     plan.schedules.push_back(at(fmt::format("schedules[{}]", i), [&] {

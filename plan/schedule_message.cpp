@@ -210,7 +210,8 @@ TransferGraph read_schedule(const v1::Schedule& message, std::size_t rank_count)
     fail("rank_count", fmt::format("{}", message.rank_count()),
          fmt::format("{}, as the plan has rank_names", rank_count));
   }
-  TransferGraph graph(message.name(), read_collective(message.collective()), rank_count,
+  TransferGraph graph(message::one_line(message.name(), "name"),
+                      read_collective(message.collective()), rank_count,
                       {message.chunk_weights().begin(), message.chunk_weights().end()});
   for (int i = 0; i < message.codecs_size(); ++i) {
     const std::string place = fmt::format("codecs[{}]", i);

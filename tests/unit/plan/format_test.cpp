@@ -333,6 +333,8 @@ TEST_CASE("numbers that point nowhere are refused with their place") {
   CHECK_THAT(spoiled("\"accumulation\": \"2\"", "\"accumulation\": \"0\""),
              Catch::Contains("batch.accumulation"));
   CHECK_THAT(spoiled("\"gap\": 0.23456789", "\"gap\": \"NaN\""), Catch::Contains("prediction.gap"));
+  CHECK_THAT(spoiled("cut around h0", "cut\\naround h0"),
+             Catch::Contains("prediction.bound_reason") && Catch::Contains("control characters"));
   CHECK_THAT(spoiled("\"bound_ps\": \"", "\"bound_ps\": \"-"),
              Catch::Contains("prediction.bound_ps"));
   CHECK_THAT(spoiled("\"schedule\": 1", "\"schedule\": 2"),
