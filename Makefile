@@ -35,7 +35,7 @@ test: dependencies
 
 .PHONY: test-slow
 test-slow:
-	@scripts/install-dependencies clang clang-format clang-tidy libclang-rt-dev
+	@scripts/install-dependencies clang clang-19 clang-format clang-tidy libclang-rt-19-dev
 	@scripts/run-tests --build -j $(JOBS) dev:slow asan:unit tsan:threads tidy:tidy asan:fuzz
 
 .PHONY: bench
