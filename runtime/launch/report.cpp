@@ -61,7 +61,7 @@ class Reader {
   void operator()(const char* name, std::optional<T>& value) {
     value.reset();
     if (object_.contains(name)) {
-      value = get<T>(name);
+      (*this)(name, value.emplace());
     }
   }
   // JSON has no number for what a training that diverges computes: null stands for it.

@@ -48,7 +48,7 @@ Plan full_plan(const topology::Topology& topology) {
     ring.routes.push_back({LinkId(2 * rank), LinkId(2 * ((rank + 1) % ranks) + 1)});
   }
   Plan plan;
-  plan.name = "a \"plan\"\nof ours, µ";
+  plan.name = "a \"plan\" \\ of ours, µ";
   plan.cluster_name = topology.name();
   plan.cluster_digest = topology.digest();
   for (int rank = 0; rank < ranks; ++rank) {

@@ -81,12 +81,14 @@ TEST_CASE("losses that are no numbers come back as such") {
   WorkerReport report;
   report.losses = {1, std::numeric_limits<double>::infinity(), std::nan("")};
   report.final_loss = std::nan("");
+  report.final_test_loss = std::nan("");
   const WorkerReport back = parse_worker_report(to_json(report));
   REQUIRE(back.losses.size() == 3);
   CHECK(back.losses[0] == 1);
   CHECK(std::isnan(back.losses[1]));
   CHECK(std::isnan(back.losses[2]));
   CHECK(std::isnan(back.final_loss));
+  CHECK(std::isnan(back.final_test_loss.value()));
 }
 
 TEST_CASE("a report that is none is refused with the field") {
