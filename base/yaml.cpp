@@ -1,8 +1,10 @@
 #include "base/yaml.hpp"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 
-#include <vector>
+#include <optional>
+#include <sstream>
 
 #include "base/error.hpp"
 
@@ -13,20 +15,55 @@ std::string line_of(const YAML::Mark& mark) {
   return mark.is_null() ? "" : fmt::format("line {}", mark.line + 1);
 }
 
+/// Notes where the latest document begins, and nothing else.
+class DocumentStart : public YAML::EventHandler {
+ public:
+  std::optional<YAML::Mark> begin;
+
+  void OnDocumentStart(const YAML::Mark& mark) override { begin = mark; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+/// YAML::LoadAll() would say it, too, but does not end for some texts that are no YAML.
+std::optional<YAML::Mark> second_document(const std::string& text) {
+  if (text.find("\n---") == std::string::npos && text.find("\n...") == std::string::npos) {
+    return std::nullopt;
+  }
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStart start;
+  parser.HandleNextDocument(start);
+  start.begin.reset();
+  parser.HandleNextDocument(start);
+  return start.begin;
+}
+
 }  // namespace
 
 YAML::Node load_yaml(const std::string& text, const std::string& file) {
-  std::vector<YAML::Node> documents;
+  YAML::Node document;
+  std::optional<YAML::Mark> second;
   try {
-    documents = YAML::LoadAll(text);
+    document = YAML::Load(text);
+    second = second_document(text);
   } catch (const YAML::Exception& e) {
     throw ConfigError(ErrorContext{file, line_of(e.mark), fmt::format("'{}'", e.msg), "YAML"});
   }
-  if (documents.size() > 1) {
+  if (second) {
     throw ConfigError(
-        ErrorContext{file, line_of(documents[1].Mark()), "a second document", "one YAML document"});
+        ErrorContext{file, line_of(*second), "a second document", "one YAML document"});
   }
-  return documents.empty() ? YAML::Node() : documents.front();
+  return document;
 }
 
 }  // namespace rackrail

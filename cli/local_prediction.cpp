@@ -80,6 +80,9 @@ plan::Plan on_other_topology(const plan::Plan& plan, const topology::Topology& t
     moved.rank_names[i] = topology.node(topology.node_of(Rank(i))).name;
   }
   moved.adapters.clear();  // no route is left that names one
+  for (plan::Bucket& bucket : moved.buckets) {
+    bucket.codec_tiers.clear();  // nor a tier
+  }
   for (plan::TransferGraph& graph : moved.schedules) {
     graph = without_routes(graph);
   }

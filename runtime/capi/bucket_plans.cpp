@@ -233,6 +233,7 @@ plan::Plan plan_buckets_like(const plan::Plan& made, std::span<const BucketReque
 
 plan::Plan joined(const plan::Plan& plan, const plan::Plan& more) {
   plan::Plan result = plan;
+  result.error_budget = std::max(plan.error_budget, more.error_budget);
   const auto schedules = static_cast<std::uint32_t>(plan.schedules.size());
   const auto tensors = static_cast<std::uint32_t>(plan.buckets.size());
   result.schedules.insert(result.schedules.end(), more.schedules.begin(), more.schedules.end());

@@ -30,6 +30,7 @@ topology::Topology star(const std::string& name, int hosts) {
     link.from = host;
     link.to = hub;
     link.bandwidth = 10_GBps;
+    link.tier = i == 0 ? "uplink" : "host";
     topology.add_duplex_link(link);
   }
   return topology;
@@ -354,7 +355,7 @@ TEST_CASE("a text that is not UTF-8 is refused before it is written") {
     CHECK_THROWS_WITH(to_binary(plan), Catch::Contains("rank_names") && Catch::Contains("UTF-8"));
     CHECK_THROWS_AS(to_json(plan), PlanError);
   }
-  for (const char* text : {"", "ascii", "µ", "€", "𝄞", "\x7F"}) {
+  for (const char* text : {"", "ascii", "µ", "€", "𝄞"}) {
     Plan plan = small_plan();
     plan.notes = {text};
     CHECK(parse_plan(to_json(plan), "p").notes == plan.notes);
