@@ -23,6 +23,7 @@
 #include "cli/simulation_notes.hpp"
 #include "cli/table.hpp"
 #include "explore/explain.hpp"
+#include "plan/limits.hpp"
 #include "planner/planner.hpp"
 #include "sim/scenario.hpp"
 #include "sim/simulator.hpp"
@@ -264,7 +265,7 @@ void add_explain_command(CLI::App& app, Session& session) {
                       "Cluster file of the plan; not needed for a shipped cluster");
   options->cluster.add_to(*command);
   options->cluster.add_calibration_to(*command);
-  add_share_option(*command, "--error-budget", options->error_budget, kLargestErrorBudget,
+  add_share_option(*command, "--error-budget", options->error_budget, plan::kMostErrorBudget,
                    "Error budget of the plan that is made for a cluster, see 'rackrail plan'");
   command->add_option("--scenario", options->scenario,
                       "YAML file of faults, as for 'rackrail simulate'. Gains are then under these "

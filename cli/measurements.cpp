@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 
 namespace rackrail::cli {
 
@@ -162,7 +163,7 @@ class CsvReader {
   void read(const std::vector<std::string>& cells, const Place& place, Measurements& result) const {
     const auto cell = [&](std::optional<std::size_t> column) {
       if (column && *column >= cells.size()) {
-        place.fail(fmt::format("{} cells", cells.size()), "as many as the header has");
+        place.fail(counted(std::ssize(cells), "cell"), "as many as the header has");
       }
       return column ? cells[*column] : std::string();
     };

@@ -19,12 +19,12 @@
 #include "cli/plan_run_text.hpp"
 #include "cli/progress.hpp"
 #include "cli/session.hpp"
-#include "cli/shared_numbers.hpp"
 #include "cli/simulation_notes.hpp"
 #include "cli/time_budget.hpp"
 #include "plan/codec_errors.hpp"
 #include "plan/codec_name.hpp"
 #include "plan/format.hpp"
+#include "plan/limits.hpp"
 #include "plan/reduced_error.hpp"
 #include "planner/batch/host_count.hpp"
 #include "planner/batch/time_to_target.hpp"
@@ -40,7 +40,6 @@ namespace rackrail::cli {
 
 namespace {
 
-constexpr int kMostSamples = 1'000'000'000;
 constexpr int kMostWarmupSteps = 1'000'000'000;
 constexpr Bytes kSmallestBucket = 4_B;
 constexpr std::int64_t kFloatBytes = 4;
@@ -450,7 +449,7 @@ void add_plan_command(CLI::App& app, Session& session) {
                        "codec drops more than 10 % of a gradient, else 0; with --codec 0")
           ->check(CLI::Range(0, kMostWarmupSteps));
   CLI::Option* error_budget =
-      add_share_option(*command, "--error-budget", options->error_budget, kLargestErrorBudget,
+      add_share_option(*command, "--error-budget", options->error_budget, plan::kMostErrorBudget,
                        "Largest relative error that compression may add to a summed gradient. 0 "
                        "means FP32. With --codec it counts only if you give it");
   CLI::Option* schedule =
@@ -465,11 +464,11 @@ void add_plan_command(CLI::App& app, Session& session) {
   CLI::Option* local_batch = command
                                  ->add_option("--local-batch", options->local_batch,
                                               "Fix the samples per rank and step, e.g. 32")
-                                 ->check(CLI::Range(1, kMostSamples));
+                                 ->check(CLI::Range(std::int64_t{1}, plan::kMostSamples));
   command
       ->add_option("--max-global-batch", options->max_global_batch,
                    "Largest global batch of a step, e.g. 4096")
-      ->check(CLI::Range(1, kMostSamples));
+      ->check(CLI::Range(std::int64_t{1}, plan::kMostSamples));
   CLI::Option* batch_policy =
       command
           ->add_option("--batch-policy", options->batch_policy,

@@ -4,8 +4,6 @@
 namespace rackrail::cli {
 
 inline constexpr int kMostThreads = 4096;
-/// Of gradients' relative error: above it no codec is kept out any more.
-inline constexpr double kLargestErrorBudget = 1000;
 /// Exit status of a command that signal N ended: this and N, as a shell has it.
 inline constexpr int kSignalBase = 128;
 inline constexpr double kPercent = 100;

@@ -19,6 +19,7 @@
 #include "cli/sweep_text.hpp"
 #include "explore/tune.hpp"
 #include "plan/format.hpp"
+#include "plan/limits.hpp"
 
 namespace rackrail::cli {
 
@@ -211,7 +212,7 @@ void add_tune_command(CLI::App& app, Session& session) {
   command->add_option("--objective", options->objective,
                       "What is best: goodput (useful samples/s, the default), throughput "
                       "(samples/s), step_time_s, sync_share or gap");
-  add_share_option(*command, "--error-budget", options->error_budget, kLargestErrorBudget,
+  add_share_option(*command, "--error-budget", options->error_budget, plan::kMostErrorBudget,
                    "Largest error budget to try, see 'rackrail plan'");
   command->add_option("-j,--jobs", options->jobs, "Number of threads. Default: one per core")
       ->check(CLI::Range(1, kMostThreads));

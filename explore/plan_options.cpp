@@ -11,13 +11,12 @@
 #include "base/parse_units.hpp"
 #include "explore/nearest.hpp"
 #include "plan/codec.hpp"
+#include "plan/limits.hpp"
 #include "planner/schedule_family.hpp"
 
 namespace rackrail::explore {
 namespace {
 
-constexpr std::int64_t kMostSamples = 1'000'000'000;
-constexpr double kLargestErrorBudget = 1000;
 
 [[noreturn]] void refuse(const std::string& value, const std::string& expected) {
   throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", value), expected});
@@ -36,7 +35,7 @@ Number number(const std::string& text, Number least, Number most, const char* wh
 }
 
 std::int64_t samples(const std::string& text) {
-  return number<std::int64_t>(text, 1, kMostSamples, "a whole number");
+  return number<std::int64_t>(text, 1, plan::kMostSamples, "a whole number");
 }
 
 bool flag(const std::string& text) {
@@ -56,8 +55,8 @@ constexpr std::array kOptions{
            [](const std::string& text, PlanChoice& choice) {
              // Other than on a command line, values of a range are plain numbers.
              choice.options.error_budget =
-                 text.ends_with('%') ? parse_share_up_to(text, kLargestErrorBudget)
-                                     : number<double>(text, 0, kLargestErrorBudget, "a number");
+                 text.ends_with('%') ? parse_share_up_to(text, plan::kMostErrorBudget)
+                                     : number<double>(text, 0, plan::kMostErrorBudget, "a number");
            }},
     Option{"schedule",
            [](const std::string& text, PlanChoice& choice) {

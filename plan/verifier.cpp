@@ -5,15 +5,13 @@
 #include <set>
 
 #include "plan/graph_verifier.hpp"
+#include "plan/limits.hpp"
 #include "plan/problem_list.hpp"
 #include "plan/slice_unit.hpp"
 
 namespace rackrail::plan {
 namespace {
 
-constexpr double kMostLearningRate = 1e6;  // 0.1 for 256 samples, scaled to 10⁹ of them
-constexpr double kMostErrorBudget = 1000;
-constexpr std::int64_t kMostSamples = 1'000'000'000;  // of a step
 // Predictions may be that much below the bound: where ranks are identical, one is simulated for
 // all.
 constexpr double kBelowBound = 0.01;

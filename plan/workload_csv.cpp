@@ -175,7 +175,7 @@ Workload parse_workload_csv(std::string_view content, const std::string& file,
   lines.erase(lines.begin());
   for (const Line& line : lines) {
     if (line.cells.size() != columns) {
-      fail(file, line.number, fmt::format("{} cells", line.cells.size()),
+      fail(file, line.number, counted(std::ssize(line.cells), "cell"),
            fmt::format("{}: {}", columns, is_profile ? kProfileHeader : kLayerHeader));
     }
   }

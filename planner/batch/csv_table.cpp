@@ -51,7 +51,7 @@ CsvTable CsvTable::parse(std::string_view text, const std::string& file) {
     }
     if (cells.size() != table.titles_.size()) {
       throw ConfigError(ErrorContext{file, fmt::format("line {}", number),
-                                     fmt::format("{} cells", cells.size()),
+                                     counted(std::ssize(cells), "cell"),
                                      fmt::format("{}, as many as titles", table.titles_.size())});
     }
     table.cells_.push_back(std::move(cells));

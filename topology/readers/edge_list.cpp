@@ -89,7 +89,7 @@ class Row {
       : file_(file), line_(line), columns_(columns), cells_(cells) {
     if (cells.size() != columns.size()) {
       throw ConfigError(
-          ErrorContext{file_, fmt::format("line {}", line_), fmt::format("{} cells", cells.size()),
+          ErrorContext{file_, fmt::format("line {}", line_), counted(std::ssize(cells), "cell"),
                        fmt::format("{}: {}", columns.size(), fmt::join(columns, ","))});
     }
   }
