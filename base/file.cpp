@@ -4,16 +4,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/parse_units.hpp"
 
 namespace rackrail {
 
@@ -71,7 +72,7 @@ class InterruptsWait {
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path) {
+std::string read_file(const std::filesystem::path& path, Bytes most) {
   std::error_code status;
   if (std::filesystem::is_directory(path, status)) {
     throw ConfigError(ErrorContext{path.string(), "", "a folder", "a file"});
@@ -80,12 +81,30 @@ std::string read_file(const std::filesystem::path& path) {
   if (!in) {
     fail(path, "a readable file", errno);
   }
-  std::ostringstream content;
-  content << in.rdbuf();
+  const auto too_long = [&] {
+    return ConfigError(
+        ErrorContext{path.string(), "", "more than " + to_string(most), "a smaller file"});
+  };
+  // Said before it is read, where that is known; of a device or a pipe it is not.
+  const std::uintmax_t size = std::filesystem::file_size(path, status);
+  const auto limit = static_cast<std::size_t>(most.count());
+  if (!status && size > limit) {
+    throw too_long();
+  }
+  std::string content;
+  content.reserve(status ? 0 : static_cast<std::size_t>(size));
+  std::array<char, std::size_t{1} << 16U> piece{};
+  do {
+    in.read(piece.data(), piece.size());
+    content.append(piece.data(), static_cast<std::size_t>(in.gcount()));
+    if (content.size() > limit) {
+      throw too_long();
+    }
+  } while (in);
   if (in.bad()) {
     fail(path, "a readable file", errno);
   }
-  return std::move(content).str();
+  return content;
 }
 
 StagedFile::StagedFile(const std::filesystem::path& name, std::string_view content) {

@@ -5,10 +5,13 @@
 #include <string>
 #include <string_view>
 
+#include "base/units.hpp"
+
 namespace rackrail {
 
-/// The content of a file. Throws ConfigError (file, found, expected) when it cannot be read.
-std::string read_file(const std::filesystem::path& path);
+/// The content of a file, or of a device or pipe to its end. Throws ConfigError (file, found,
+/// expected) when it cannot be read or has more than `most` bytes.
+std::string read_file(const std::filesystem::path& path, Bytes most = 1_GiB);
 
 /// Writes to a temporary name in the same folder, flushes it to disk, then renames it over `name`.
 /// Missing folders are made. A link stays and its file is replaced; what is no file (a pipe, a

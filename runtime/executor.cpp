@@ -51,7 +51,13 @@ struct Executor::Impl final : ProgressLoop {
       throw RuntimeFailure(fmt::format("step {} was begun before all buckets were done", step));
     }
     current_step = step;
+    current_call = next_call;
     std::fill(states.begin(), states.end(), BucketState::kIdle);
+  }
+
+  void set_call(std::uint32_t call) {
+    const auto guard = lock();
+    next_call = call;
   }
 
   void launch(BucketId bucket, std::span<float> data) {
@@ -128,13 +134,15 @@ struct Executor::Impl final : ProgressLoop {
   std::size_t take_launches() override {
     std::vector<std::pair<BucketId, std::span<float>>> launches;
     std::optional<std::uint32_t> step;
+    std::uint32_t call = 0;
     {
       const auto guard = lock();
       launches.swap(launched);
       step = current_step;
+      call = current_call;
     }
     if (step != engine_step) {
-      engine.begin_step(*step);
+      engine.begin_step(*step, call);
       engine_step = step;
     }
     for (const auto& [bucket, data] : launches) {
@@ -183,6 +191,8 @@ struct Executor::Impl final : ProgressLoop {
   std::vector<std::pair<BucketId, std::span<float>>> launched;
   std::vector<BucketState> states;  ///< in the current step, by bucket
   std::optional<std::uint32_t> current_step;
+  std::uint32_t current_call = 0;
+  std::uint32_t next_call = 0;
 };
 
 Executor::Executor(const plan::Plan& plan, Rank self, Transport& transport,
@@ -191,6 +201,8 @@ Executor::Executor(const plan::Plan& plan, Rank self, Transport& transport,
 Executor::~Executor() = default;
 
 void Executor::begin_step(std::uint32_t step) { impl_->begin_step(step); }
+
+void Executor::set_call(std::uint32_t call) { impl_->set_call(call); }
 
 void Executor::launch(BucketId bucket, std::span<float> data) { impl_->launch(bucket, data); }
 

@@ -45,6 +45,7 @@ class Executor final : public PlanExecutor {
   ~Executor() override;
 
   void begin_step(std::uint32_t step) override;
+  void set_call(std::uint32_t call) override;
   void launch(BucketId bucket, std::span<float> data) override;
   void wait(BucketId bucket) override;
   void wait_all() override;

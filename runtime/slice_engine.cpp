@@ -123,14 +123,31 @@ std::vector<std::vector<std::uint32_t>> SliceEngine::paced_lanes(const BucketPro
   return numbers;
 }
 
-void SliceEngine::begin_step(std::uint32_t step) {
+void SliceEngine::begin_step(std::uint32_t step, std::uint32_t call) {
   step_ = step;
+  call_ = call;
   ended_.clear();
   const auto end = early_.lower_bound({step, 0});
   for (auto it = early_.begin(); it != end; it = early_.erase(it)) {
     for (const EarlySlice& slice : it->second) {
       buffered_ -= slice.payload.size();
     }
+  }
+  for (auto it = early_.begin(); it != early_.end() && it->first.first == step; ++it) {
+    for (const EarlySlice& slice : it->second) {
+      require_same_call(slice.source, slice.header);
+    }
+  }
+}
+
+void SliceEngine::require_same_call(Rank source, const SliceHeader& header) const {
+  if (header.step == step_ && header.call != call_) {
+    const auto named = [](std::uint32_t call) {
+      return call == 0 ? std::string("planned buckets") : fmt::format("an array of {} elements", call);
+    };
+    throw RuntimeFailure(fmt::format("rank {} sums {}, rank {} {}: all ranks must sum the same",
+                                     source.value(), named(header.call), self_.value(),
+                                     named(call_)));
   }
 }
 
@@ -192,6 +209,7 @@ void SliceEngine::on_slice(Rank source, const SliceHeader& header,
       header.bucket >= programs_.size() || (step_ && header.step < *step_)) {
     return;  // of another plan, or of an epoch or step that is over
   }
+  require_same_call(source, header);
   ledger_.count_arrived(source, payload.size(), std::chrono::nanoseconds(header.sent_ns));
   const auto run = runs_.find({header.step, header.bucket});
   if (run != runs_.end()) {
@@ -357,6 +375,7 @@ bool SliceEngine::send_next(BucketRun& run, Rank destination, std::size_t route)
   SliceHeader header;
   header.plan = plan_id_;
   header.epoch = options_.epoch;
+  header.call = call_;
   header.step = run.step;
   header.bucket = run.program.bucket.value();
   header.transfer = t.id;

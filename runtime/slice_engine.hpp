@@ -59,8 +59,9 @@ class SliceEngine {
   SliceEngine(const SliceEngine&) = delete;
   SliceEngine& operator=(const SliceEngine&) = delete;
 
-  /// Forgets slices of earlier steps.
-  void begin_step(std::uint32_t step);
+  /// Forgets slices of earlier steps. `call`: PlanExecutor::set_call(). Throws RuntimeFailure where a
+  /// slice that is here already is of another.
+  void begin_step(std::uint32_t step, std::uint32_t call = 0);
   /// Throws MissedPeerError when the bucket needs a peer that is gone.
   void start(BucketId bucket, std::span<float> data);
   /// Does what has become possible. Call after Transport::progress(), which itself throws
@@ -97,6 +98,7 @@ class SliceEngine {
 
   void find_rails();
   void on_slice(Rank source, const SliceHeader& header, std::span<const std::byte> payload);
+  void require_same_call(Rank source, const SliceHeader& header) const;
   void on_peer_error(Rank peer, const std::string& reason);
   void on_sent(BucketRun::Key key, std::uint32_t transfer, std::uint32_t slice, bool was_borrowed,
                ExecutionLedger::Clock::time_point started);
@@ -140,6 +142,7 @@ class SliceEngine {
   std::shared_ptr<Anchor> anchor_;
 
   std::optional<std::uint32_t> step_;
+  std::uint32_t call_ = 0;  ///< of the step
   std::map<BucketRun::Key, std::unique_ptr<BucketRun>> runs_;
   std::vector<BucketRun*> by_urgency_;  ///< all of runs_, the most urgent first
   std::set<std::uint32_t> ended_;       ///< buckets of this step

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -103,6 +104,12 @@ runtime::RankGroups parse_hosts(const std::string& text) {
     }
   }
   return hosts;
+}
+
+/// PlanExecutor::set_call() of an array of so many elements, of which there is at least one.
+std::uint32_t call_of(std::size_t elements) {
+  constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>((elements - 1) % kMost + 1);
 }
 
 // What rank 0 sends after it has planned: 'P' and the plan, or 'E' and a line.
@@ -283,8 +290,9 @@ void Context::watched(Act act) {
   }
 }
 
-void Context::next_step() {
+void Context::next_step(std::uint32_t call) {
   if (session_ != nullptr) {
+    session_->executor().set_call(call);
     session_->executor().begin_step(step_);
   }
   ++step_;
@@ -308,7 +316,7 @@ void Context::all_reduce(const Array& array, float factor) {
   const std::span<float> data = bring(array, copy_here_, factor);
   watched([&] {
     for (const std::vector<Part>& parts : cut(static_cast<std::int64_t>(data.size()))) {
-      next_step();
+      next_step(call_of(data.size()));
       send_parts(parts, data);
     }
   });

@@ -79,7 +79,7 @@ class Context {
   void require_running() const;
   void require_bucket(std::uint32_t bucket) const;
   void require_nothing_under_way(const std::string& what) const;
-  void next_step();
+  void next_step(std::uint32_t call = 0);
   std::vector<BucketRequest> agree(std::span<const BucketRequest> requests);
   plan::Plan distribute(std::span<const BucketRequest> requests);
   void follow_alone(const Array& array);

@@ -127,8 +127,8 @@ RACKRAIL_API int32_t rackrail_world_size(const rackrail_context* context);
 
 /*
  * Sums an array of any size over all ranks, exactly in FP32; returns when it is done. No bucket may
- * be under way. The array has the same size on all ranks, which is not checked: from others, ranks
- * get wrong sums or wait for what nobody sends.
+ * be under way. The array has the same size on all ranks: where it has not, all of them get
+ * RACKRAIL_PEER_LOST with both sizes (over NCCL this is not checked).
  */
 RACKRAIL_API rackrail_status rackrail_all_reduce(rackrail_context* context,
                                                  const rackrail_buffer* buffer, int32_t operation);

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "runtime/coordinator/job_token.hpp"
+#include "runtime/coordinator/local_socket.hpp"
 #include "runtime/launch/session.hpp"
 
 namespace rackrail::capi {
@@ -74,7 +75,9 @@ runtime::LaunchEnvironment launch_of(const rackrail_config& config,
     if (config.coordinator != nullptr) {
       launch.coordinator = runtime::parse_host_port(config.coordinator, "coordinator", kConfig);
     } else if (is_on_one_machine(launch, environment)) {
-      launch.coordinator.host = "127.0.0.1";
+      // One job at a time has the port that torchrun's own store listens at.
+      launch.coordinator =
+          runtime::local_meeting("torchrun " + std::to_string(launch.coordinator.port));
     }
     return launch;
   }

@@ -32,8 +32,8 @@ struct Settings {
 };
 
 /// `config` may be null. Where torchrun says that all ranks are on this machine (LOCAL_WORLD_SIZE),
-/// they meet at 127.0.0.1, whatever the machine's name is: no token is needed there. Throws
-/// ConfigError.
+/// they meet at a socket of this user's (coordinator/local_socket.hpp), whatever the machine's name
+/// is: no token is needed there. Throws ConfigError.
 Settings read_settings(const rackrail_config* config, const runtime::EnvironmentMap& environment);
 
 }  // namespace rackrail::capi

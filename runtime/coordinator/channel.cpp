@@ -3,6 +3,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include "runtime/coordinator/grpc_setup.hpp"
+#include "runtime/coordinator/local_socket.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -31,7 +32,7 @@ std::shared_ptr<grpc::Channel> make_channel(const HostPort& coordinator,
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
   const auto how = credentials(tls, arguments);
-  return grpc::CreateCustomChannel(to_string(coordinator), how, arguments);
+  return grpc::CreateCustomChannel(grpc_address(coordinator), how, arguments);
 }
 
 }  // namespace rackrail::runtime

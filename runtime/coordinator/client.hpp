@@ -27,6 +27,7 @@ struct Welcome {
   std::size_t world_size = 1;
   std::uint32_t epoch = 0;
   std::vector<std::vector<std::byte>> addresses;  ///< of the transports, by rank
+  std::uint64_t transport_key = 0;                ///< Transport::set_key()
   std::string plan;                               ///< binary form
   std::string job_options;                        ///< JSON
   std::uint32_t step = 0;                         ///< that all have, in an epoch after the first

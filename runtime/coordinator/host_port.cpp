@@ -5,13 +5,25 @@
 #include "base/error.hpp"
 
 namespace rackrail::runtime {
+namespace {
+
+constexpr std::string_view kLocal = "unix:";  // as local_socket.hpp has it
+
+}  // namespace
 
 std::string to_string(const HostPort& address) {
+  if (address.host.starts_with(kLocal)) {
+    return address.host;
+  }
   const bool v6 = address.host.find(':') != std::string::npos;
   return (v6 ? "[" + address.host + "]" : address.host) + ":" + std::to_string(address.port);
 }
 
 HostPort parse_host_port(std::string_view text, const std::string& where, const std::string& file) {
+  if (text.starts_with(kLocal) && text.size() > kLocal.size() &&
+      text.find_first_not_of("0123456789abcdef", kLocal.size()) == std::string_view::npos) {
+    return {std::string(text), 0};
+  }
   const std::size_t colon = text.rfind(':');
   const bool has_colon = colon != std::string_view::npos;
   std::string_view host = text.substr(0, has_colon ? colon : 0);
@@ -36,7 +48,7 @@ HostPort parse_host_port(std::string_view text, const std::string& where, const 
 }
 
 bool is_loopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+  return host.starts_with(kLocal) || host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
 }  // namespace rackrail::runtime

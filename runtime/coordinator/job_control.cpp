@@ -136,10 +136,10 @@ void JobControl::tell(const AllJoined& /*event*/) {
       return;
     }
   }
-  const std::vector<std::vector<std::byte>> addresses = membership_.addresses();
+  const PeerAddresses peers{.by_rank = membership_.addresses(), .key = random_key()};
   for (const auto& [stream, member] : streams_) {
     if (const std::optional<Rank> rank = membership_.rank_of(member)) {
-      stream->welcome(*rank, epoch_, addresses);
+      stream->welcome(*rank, epoch_, peers);
     }
   }
 }

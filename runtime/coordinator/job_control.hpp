@@ -27,6 +27,12 @@
 namespace rackrail::runtime {
 
 /// What goes to one member. Called on the service thread only; never blocks.
+/// What members need for reaching each other's transports.
+struct PeerAddresses {
+  std::vector<std::vector<std::byte>> by_rank;
+  std::uint64_t key = 0;  ///< Transport::set_key(): random, another one in each epoch
+};
+
 class MemberStream {
  public:
   /// kGivenUp: the job goes on, but without this worker.
@@ -37,8 +43,7 @@ class MemberStream {
   MemberStream(const MemberStream&) = delete;
   MemberStream& operator=(const MemberStream&) = delete;
 
-  virtual void welcome(Rank rank, const EpochRecord& epoch,
-                       const std::vector<std::vector<std::byte>>& addresses) = 0;
+  virtual void welcome(Rank rank, const EpochRecord& epoch, const PeerAddresses& peers) = 0;
   /// `come_back`: to join the next epoch over another stream.
   virtual void abort(const std::string& reason, bool come_back) = 0;
   virtual void finish() = 0;

@@ -1,16 +1,45 @@
 #include "runtime/coordinator/job_token.hpp"
 
+#include <openssl/crypto.h>
 #include <sys/random.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdlib>
+#include <span>
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 
 namespace rackrail::runtime {
+namespace {
+
+constexpr std::size_t kShortest = 16;
+constexpr std::size_t kLongest = 4096;
+
+void require_own(const std::filesystem::path& file) {
+  using std::filesystem::perms;
+  std::error_code ignored;
+  const auto mode = std::filesystem::status(file, ignored).permissions();
+  if (!ignored && (mode & (perms::group_read | perms::others_read)) != perms::none) {
+    throw ConfigError(ErrorContext{.file = file.string(),
+                                   .where = "",
+                                   .found = "a token that others may read",
+                                   .expected = "one that its owner alone may read (mode 600)"});
+  }
+}
+
+/// Up to 256 bytes: these are never cut short once the kernel's pool is ready, which getrandom waits
+/// for.
+void fill_at_random(std::span<unsigned char> bytes) {
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw RuntimeFailure("the operating system gives no random numbers for the job's secrets");
+  }
+}
+
+}  // namespace
 
 std::string read_job_token(const std::filesystem::path& file) {
   std::string token;
@@ -22,32 +51,31 @@ std::string read_job_token(const std::filesystem::path& file) {
     token = value;
   } else {
     token = read_file(file);
+    require_own(file);
     token.erase(
         std::find_if(token.begin(), token.end(), [](char c) { return c == '\n' || c == '\r'; }),
         token.end());
   }
-  constexpr std::size_t kLongest = 4096;
   const bool printable =
       std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < '\x7f'; });
-  if (token.empty() || token.size() > kLongest || !printable) {
+  if (token.size() < kShortest || token.size() > kLongest || !printable) {
     // What was found is a secret, so only its kind is said.
     throw ConfigError(ErrorContext{.file = file.empty() ? "<environment>" : file.string(),
                                    .where = file.empty() ? kJobTokenVariable : "line 1",
                                    .found = token.empty() ? "an empty token"
-                                            : token.size() > kLongest
-                                                ? std::to_string(token.size()) + " characters"
-                                                : "a character that is not printable ASCII",
-                                   .expected = "1 to 4096 printable characters without spaces"});
+                                            : !printable
+                                                ? "a character that is not printable ASCII"
+                                                : std::to_string(token.size()) + " characters",
+                                   .expected =
+                                       "16 to 4096 printable characters without spaces, as of "
+                                       "'openssl rand -hex 32'"});
   }
   return token;
 }
 
 std::string make_job_token() {
   std::array<unsigned char, 32> bits{};
-  // Up to 256 bytes are never cut short once the kernel's pool is ready, which getrandom waits for.
-  if (getrandom(bits.data(), bits.size(), 0) != static_cast<ssize_t>(bits.size())) {
-    throw RuntimeFailure("the operating system gives no random numbers for the job's token");
-  }
+  fill_at_random(bits);
   std::string token;
   constexpr std::string_view kDigits = "0123456789abcdef";
   for (const unsigned char byte : bits) {
@@ -57,16 +85,17 @@ std::string make_job_token() {
   return token;
 }
 
+std::uint64_t random_key() {
+  std::array<unsigned char, sizeof(std::uint64_t)> bits{};
+  fill_at_random(bits);
+  return std::bit_cast<std::uint64_t>(bits);
+}
+
 bool same_token(std::string_view a, std::string_view b) {
   // Digests have one length, so that not even the token's length shows in the time.
   const std::string first = sha256_hex(a);
   const std::string second = sha256_hex(b);
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    difference |= static_cast<unsigned>(static_cast<unsigned char>(first[i]) ^
-                                        static_cast<unsigned char>(second[i]));
-  }
-  return difference == 0;
+  return CRYPTO_memcmp(first.data(), second.data(), first.size()) == 0;
 }
 
 }  // namespace rackrail::runtime

@@ -4,6 +4,7 @@
 // line, which every user of a machine can read.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -13,12 +14,14 @@ namespace rackrail::runtime {
 inline constexpr const char* kJobTokenVariable = "RACKRAIL_JOB_TOKEN";
 
 /// The first line of the file, or the variable where `file` is empty; empty when there is neither.
-/// Throws ConfigError when the file cannot be read, or the token is empty, longer than 4096
-/// characters or not printable ASCII.
+/// Throws ConfigError when the file cannot be read or others than its owner may read it, and when
+/// the token has fewer than 16 or more than 4096 characters or is not printable ASCII.
 std::string read_job_token(const std::filesystem::path& file);
 
-/// 256 random bits from the operating system, as text.
+/// 256 random bits from the operating system, as text. Throws RuntimeFailure where it has none.
 std::string make_job_token();
+/// 64 of them.
+std::uint64_t random_key();
 
 /// Whether the two are equal, in a time that does not depend on where they differ.
 bool same_token(std::string_view a, std::string_view b);

@@ -184,6 +184,7 @@ Welcome take_welcome(proto::Welcome& message) {
     welcome.newcomers.emplace_back(std::size_t{rank});
   }
   welcome.checkpoint = message.checkpoint();
+  welcome.transport_key = message.transport_key();
   for (const std::string& address : message.addresses()) {
     welcome.addresses.push_back(bytes_of(address));
   }

@@ -17,6 +17,7 @@
 #include "runtime/coordinator/job_control.hpp"
 #include "runtime/coordinator/job_token.hpp"
 #include "runtime/coordinator/lasting_ports.hpp"
+#include "runtime/coordinator/local_socket.hpp"
 #include "runtime/coordinator/service.hpp"
 
 namespace rackrail::runtime {
@@ -105,7 +106,7 @@ struct CoordinatorServer::Impl {
     // rate.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.SetMaxReceiveMessageSize(kLargestReport);
-    builder.AddListeningPort(to_string(HostPort{options.listen.host, given}),
+    builder.AddListeningPort(grpc_address({options.listen.host, given}),
                              credentials(options.tls), &port);
     calls = service.calls();
     builder.RegisterCallbackGenericService(calls.get());

@@ -102,16 +102,16 @@ class JoinStream final : public grpc::ServerGenericBidiReactor, public MemberStr
     StartRead(&request_);
   }
 
-  void welcome(Rank rank, const EpochRecord& epoch,
-               const std::vector<std::vector<std::byte>>& addresses) override {
+  void welcome(Rank rank, const EpochRecord& epoch, const PeerAddresses& peers) override {
     proto::Event event;
     proto::Welcome& message = *event.mutable_welcome();
     message.set_rank(rank.value());
-    message.set_world_size(static_cast<std::uint32_t>(addresses.size()));
+    message.set_world_size(static_cast<std::uint32_t>(peers.by_rank.size()));
     message.set_epoch(epoch.epoch);
-    for (const std::vector<std::byte>& address : addresses) {
+    for (const std::vector<std::byte>& address : peers.by_rank) {
       message.add_addresses(address.data(), address.size());
     }
+    message.set_transport_key(peers.key);
     message.set_plan(epoch.plan.plan);
     message.set_step(epoch.step);
     message.set_seat(epoch.seats.at(rank.index()).value());

@@ -13,6 +13,7 @@ set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/job_store.cpp
   coordinator/job_token.cpp
   coordinator/lasting_ports.cpp
+  coordinator/local_socket.cpp
   coordinator/member_calls.cpp
   coordinator/membership.cpp
   coordinator/messages.cpp

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 #include <linux/magic.h>
-#include <signal.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
@@ -16,6 +16,8 @@
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include "base/processes.hpp"
 
 namespace rackrail::runtime::emulate {
 namespace {
@@ -92,21 +94,18 @@ std::string mark_of(pid_t pid) {
   return "";
 }
 
-/// Live processes other than this one whose mark is wanted.
-std::vector<pid_t> marked_processes(const std::function<bool(const std::string&)>& is_wanted) {
-  std::vector<pid_t> found;
-  std::error_code status;
-  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", status)) {
-    const auto pid = parse_pid(entry.path().filename().string());
-    if (!pid || *pid == getpid()) {
-      continue;
-    }
-    const std::string mark = mark_of(*pid);  // a zombie has none
-    if (!mark.empty() && is_wanted(mark)) {
-      found.push_back(*pid);
+/// Kills live processes other than this one whose mark is wanted; how many.
+std::size_t kill_once(const std::function<bool(const std::string&)>& is_wanted) {
+  std::size_t killed = 0;
+  for (const pid_t pid : process_ids()) {
+    const HeldProcess process(pid);  // before the look at its mark
+    const std::string mark = pid == getpid() ? "" : mark_of(pid);  // a zombie has none
+    if (process && !mark.empty() && is_wanted(mark)) {
+      process.kill();
+      ++killed;
     }
   }
-  return found;
+  return killed;
 }
 
 /// Kills until none is left: one may have started another meanwhile.
@@ -115,14 +114,11 @@ std::size_t kill_marked(const std::function<bool(const std::string&)>& is_wanted
   constexpr std::chrono::milliseconds kPause(20);
   std::size_t killed = 0;
   for (int round = 0; round < kRounds; ++round) {
-    const std::vector<pid_t> left = marked_processes(is_wanted);
-    if (left.empty()) {
+    const std::size_t now = kill_once(is_wanted);
+    if (now == 0) {
       break;
     }
-    for (const pid_t pid : left) {
-      kill(pid, SIGKILL);
-    }
-    killed = std::max(killed, left.size());
+    killed = std::max(killed, now);
     std::this_thread::sleep_for(kPause);
   }
   return killed;

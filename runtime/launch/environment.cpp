@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "runtime/coordinator/local_socket.hpp"
 #include "runtime/launch/hostlist.hpp"
 
 namespace rackrail::runtime {
@@ -103,13 +104,13 @@ void meet_on_this_host(const Variables& variables, LaunchEnvironment& launch,
   for (const std::string_view name : job_id_variables) {
     const std::optional<std::string_view> id = variables.text(name);
     if (id && !id->empty()) {
-      launch.coordinator = {"127.0.0.1", derived_port(*id)};
-      launch.coordinator_source = "this host, port derived from " + std::string(name);
+      launch.coordinator = local_meeting(launch.launcher + " " + std::string(*id));
+      launch.coordinator_source = "this host, by " + std::string(name);
       return;
     }
   }
   reject(kCoordinatorVariable, "nothing",
-         "host:port of rank 0, because " + launch.launcher + " gives no job id to derive a port");
+         "host:port of rank 0, because " + launch.launcher + " gives no job id to meet by");
 }
 
 LaunchEnvironment from_rackrail(const Variables& variables) {

@@ -27,7 +27,12 @@ nlohmann::json gpu_json(const GpuSettings& gpu) {
 GpuSettings parse_gpu(const nlohmann::json& object) {
   GpuSettings gpu;
   gpu.shares = object.at("shares").get<bool>();
-  gpu.path = static_cast<GpuPath>(object.at("path").get<int>());
+  const int path = object.at("path").get<int>();
+  if (path < 0 || path > static_cast<int>(GpuPath::kDirect)) {
+    throw RuntimeFailure("the coordinator's job options cannot be read: " + std::to_string(path) +
+                         " is no way between GPUs");
+  }
+  gpu.path = static_cast<GpuPath>(path);
   for (const auto& host : object.at("hosts")) {
     auto& ranks = gpu.hosts.emplace_back();
     for (const auto& rank : host) {

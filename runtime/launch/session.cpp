@@ -111,6 +111,7 @@ void Session::join() {
   has_joined_ = true;
   executor_options_.epoch = welcome_.epoch;
   const std::vector<std::vector<std::byte>> addresses = std::exchange(welcome_.addresses, {});
+  transport_->set_key(welcome_.transport_key);
   transport_->connect(welcome_.rank, plain_addresses(*transport_, addresses));
 }
 

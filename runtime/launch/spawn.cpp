@@ -7,14 +7,13 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstring>
@@ -25,6 +24,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/processes.hpp"
 #include "runtime/launch/environment.hpp"
 
 namespace rackrail::runtime {
@@ -159,26 +159,20 @@ void kill_orphans(const ChildCommand& command) {
   for (std::size_t i = 1; i < command.words.size(); ++i) {
     words += command.words[i] + '\0';
   }
-  std::error_code status;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", status)) {
-    const std::string name = entry.path().filename();
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    if (error != std::errc() || end != name.data() + name.size() || pid == getpid()) {
+  for (const pid_t pid : process_ids()) {
+    const HeldProcess process(pid);
+    const std::string folder = "/proc/" + std::to_string(pid);
+    struct stat owner {};
+    if (pid == getpid() || !process || stat(folder.c_str(), &owner) != 0 ||
+        owner.st_uid != geteuid()) {
       continue;
     }
-    // Held open, so that the number cannot become another process's between look and kill.
-    const int process = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
-    if (process < 0) {
-      continue;
-    }
-    std::ifstream file(entry.path() / "cmdline", std::ios::binary);
+    std::ifstream file(folder + "/cmdline", std::ios::binary);
     const std::string found(std::istreambuf_iterator<char>(file), {});
     const std::size_t program = found.find('\0');
     if (program != std::string::npos && found.compare(program + 1, std::string::npos, words) == 0) {
-      syscall(SYS_pidfd_send_signal, process, SIGKILL, nullptr, 0);
+      process.kill();
     }
-    close(process);
   }
 }
 

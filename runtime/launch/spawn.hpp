@@ -48,8 +48,8 @@ struct ChildEnd {
 /// "exited with status 1", "was killed by signal 9 (Killed)".
 std::string describe(const ChildEnd& end);
 
-/// Kills processes that were started with exactly these words, the path of the program aside, by
-/// whomever: what outlives its parent and must not come back to life.
+/// Kills processes of this user that were started with exactly these words, the path of the program
+/// aside: what outlives its parent and must not come back to life.
 void kill_orphans(const ChildCommand& command);
 
 class ChildProcesses {

@@ -23,6 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr Bytes kLargestTensors(std::int64_t{1} << 40U);  // 1 TiB
 constexpr const char* kModelFile = "model.safetensors";
 constexpr const char* kManifestFile = "manifest.json";
 constexpr const char* kMomentumPrefix = "momentum.";
@@ -86,7 +87,7 @@ std::string read_checked(const fs::path& folder, const CheckpointFile& file) {
   if (size != static_cast<std::uintmax_t>(file.bytes)) {
     reject(path, "size", std::to_string(size) + " bytes", std::to_string(file.bytes) + " bytes");
   }
-  std::string content = read_file(path);
+  std::string content = read_file(path, kLargestTensors);
   if (const std::string digest = sha256_hex(content); digest != file.sha256) {
     reject(path, "sha256", digest, file.sha256);
   }
@@ -372,14 +373,14 @@ LoadedCheckpoint load_checkpoint(const fs::path& checkpoint, Rank self,
   LoadedCheckpoint loaded;
   loaded.info = info;
   const fs::path model = checkpoint / kModelFile;
-  read_model(read_file(model), model.string(), loaded);
+  read_model(read_file(model, kLargestTensors), model.string(), loaded);
   if (manifest.optimizer_state) {
     require_state(checkpoint / kManifestFile, "optimizer_state", *manifest.optimizer_state,
                   {kModelFile, std::ssize(loaded.tensors), std::ssize(loaded.momentum)});
   }
   if (self.index() < info.world_size) {
     const fs::path path = checkpoint / rank_file(self.index());
-    SafetensorsFile file = parse_safetensors(read_file(path), path.string());
+    SafetensorsFile file = parse_safetensors(read_file(path, kLargestTensors), path.string());
     if (!manifest.error_feedback.empty()) {
       require_state(checkpoint / kManifestFile, "error_feedback",
                     manifest.error_feedback[self.index()],

@@ -13,6 +13,8 @@
 namespace rackrail::trainer {
 namespace {
 
+constexpr Bytes kLargestDataset(std::int64_t{1} << 40U);  // 1 TiB: it is held in memory
+
 [[noreturn]] void reject(const std::string& file, std::size_t line, std::string found,
                          std::string expected) {
   throw ConfigError(
@@ -109,7 +111,7 @@ std::string Dataset::digest() const {
 }
 
 Dataset read_dataset(const std::filesystem::path& path, const DataFormat& format) {
-  const std::string content = read_file(path);
+  const std::string content = read_file(path, kLargestDataset);
   Dataset dataset(format.image, format.classes);
   RowReader reader(path.string(), format);
   std::size_t number = 0;

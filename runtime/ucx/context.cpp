@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "runtime/ucx/sealed_address.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -188,9 +189,9 @@ std::vector<std::byte> ucx_address(const UcpWorker& worker) {
   std::size_t length = 0;
   check_ucx(ucp_worker_get_address(worker.get(), &address, &length), "asking for its address");
   const auto* bytes = reinterpret_cast<const std::byte*>(address);
-  std::vector<std::byte> copy(bytes, bytes + length);
+  std::vector<std::byte> sealed = sealed_address({bytes, length});
   ucp_worker_release_address(worker.get(), address);
-  return copy;
+  return sealed;
 }
 
 UcxWaiter::UcxWaiter() {

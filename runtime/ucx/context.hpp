@@ -30,7 +30,7 @@ UcpWorker open_ucx_worker(const UcpContext& context);
 std::vector<std::string> ucx_devices(const UcpContext& context);
 /// "eth0", "mlx5_0:1": those that lead to other machines, each once, as UCX_NET_DEVICES names them.
 std::vector<std::string> ucx_network_devices(const UcpContext& context);
-/// What others open an endpoint with. Throws RuntimeFailure.
+/// What others open an endpoint with (sealed_address.hpp). Throws RuntimeFailure.
 std::vector<std::byte> ucx_address(const UcpWorker& worker);
 
 /// An event that any thread may set and threads sleep on together with workers.

@@ -1,5 +1,7 @@
 #include "runtime/ucx/port.hpp"
 
+#include "runtime/ucx/sealed_address.hpp"
+
 namespace rackrail::runtime {
 
 void set_ucx_message_handler(const UcpWorker& worker, unsigned id, ucp_am_recv_callback_t handler,
@@ -16,13 +18,14 @@ void set_ucx_message_handler(const UcpWorker& worker, unsigned id, ucp_am_recv_c
 
 ucs_status_t open_ucx_endpoint(const UcpWorker& worker, const std::vector<std::byte>& address,
                                const ucp_err_handler_t& on_error, UcpEndpoint& endpoint) {
-  if (address.empty()) {
+  const auto opened = opened_address(address);
+  if (!opened) {
     return UCS_ERR_INVALID_ADDR;
   }
   ucp_ep_params_t parameters = {};
   parameters.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                           UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  parameters.address = reinterpret_cast<const ucp_address_t*>(address.data());
+  parameters.address = reinterpret_cast<const ucp_address_t*>(opened->data());
   parameters.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   parameters.err_handler = on_error;
   ucp_ep_h made = nullptr;

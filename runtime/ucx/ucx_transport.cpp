@@ -12,7 +12,7 @@
 // landing.
 //
 // Nothing that arrives is believed: a message counts only if it carries this job's session number
-// (a hash of all addresses), a known rank other than this one, and the size that it says. A peer
+// (of its key and all addresses), a known rank other than this one, and the size that it says. A peer
 // whose messages are malformed is reported as failed; a stranger's are dropped.
 //
 // Rails. An adapter that a rail names has a port of its own: a context that sees this device alone,
@@ -63,6 +63,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   std::string_view name() const override { return "ucx"; }
 
   std::vector<std::byte> address() const override { return ucx_address(ports_.front().worker()); }
+  void set_key(std::uint64_t key) override { key_ = key; }
 
   void connect(Rank self, std::span<const std::vector<std::byte>> addresses) override {
     if (!peers_.empty() || closed_) {
@@ -73,7 +74,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
                            std::to_string(addresses.size()) + " addresses");
     }
     self_ = self;
-    session_ = session_of(addresses);
+    session_ = session_of(key_, addresses);
     std::vector<MissedPeer> missed;
     for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
       Peer& peer = peers_.emplace_back(Rank(rank), failures_);
@@ -558,6 +559,7 @@ class UcxTransport final : public Transport, public DeviceMessaging {
   }
 
   Rank self_;
+  std::uint64_t key_ = 0;
   std::uint64_t session_ = 0;
   ReceiveHandler on_receive_;
   PeerErrorHandler on_peer_error_;

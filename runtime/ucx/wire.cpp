@@ -1,20 +1,25 @@
 #include "runtime/ucx/wire.hpp"
 
+#include <charconv>
 #include <cstring>
 
+#include "base/digest.hpp"
 #include "base/random.hpp"
 
 namespace rackrail::runtime {
 
-std::uint64_t session_of(std::span<const std::vector<std::byte>> addresses) {
-  std::uint64_t hash = addresses.size();
+std::uint64_t session_of(std::uint64_t key, std::span<const std::vector<std::byte>> addresses) {
+  std::string text = std::to_string(key);
   for (const std::vector<std::byte>& address : addresses) {
-    hash = mix64(hash ^ address.size());
-    for (const std::byte byte : address) {
-      hash = mix64(hash ^ static_cast<std::uint64_t>(byte));
-    }
+    text += ' ' + std::to_string(address.size()) + ' ';
+    text.append(reinterpret_cast<const char*>(address.data()), address.size());
   }
-  return hash;
+  constexpr std::size_t kDigits = 16;  // of 64 bits
+  constexpr int kHexadecimal = 16;
+  std::uint64_t session = 0;
+  const std::string digest = sha256_hex(text);
+  std::from_chars(digest.data(), digest.data() + kDigits, session, kHexadecimal);
+  return session;
 }
 
 std::optional<WireHeader> read_header(std::span<const std::byte> bytes, std::uint64_t session,

@@ -28,8 +28,9 @@ struct WireHeader {
 static_assert(std::is_trivially_copyable_v<WireHeader> && sizeof(WireHeader) == 64);
 
 /// The same on all ranks, and different for every job: addresses contain process and socket
-/// numbers.
-std::uint64_t session_of(std::span<const std::vector<std::byte>> addresses);
+/// numbers. Nobody without the job's key (Transport::set_key) can say it: it comes from a digest of
+/// key and addresses (SHA-256).
+std::uint64_t session_of(std::uint64_t key, std::span<const std::vector<std::byte>> addresses);
 
 /// What somebody sent as a header, whoever it was: nothing unless it is one of this session, of one
 /// of so many ranks, and of another than `self`.

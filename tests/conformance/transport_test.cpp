@@ -231,15 +231,22 @@ TEST_CASE(
   if (const auto reason = unavailable("ucx")) {
     RACKRAIL_SKIP(*reason);
   }
-  // Both claim to be rank 1; the stranger knows where rank 0 is, but not who else is in the job.
+  // All claim to be rank 1; the stranger knows where rank 0 is, but not who else is in the job, and the
+  // thief knows all addresses, but not the job's key.
   auto self = make_transport("ucx");
   auto peer = make_transport("ucx");
   auto stranger = make_transport("ucx");
+  auto thief = make_transport("ucx");
   const std::vector<std::vector<std::byte>> job = {self->address(), peer->address()};
   const std::vector<std::vector<std::byte>> other = {self->address(), stranger->address()};
+  constexpr std::uint64_t kKey = 0x0123456789abcdef;
+  for (auto* const each : {self.get(), peer.get(), stranger.get()}) {
+    each->set_key(kKey);
+  }
   self->connect(Rank(0), job);
   peer->connect(Rank(1), job);
   stranger->connect(Rank(1), other);
+  thief->connect(Rank(1), job);
   std::vector<std::size_t> received;
   std::vector<std::string> lost;
   self->set_handlers(
@@ -262,13 +269,17 @@ TEST_CASE(
   };
   send(*stranger, 1000);
   send(*stranger, 0xffffffff);
+  send(*thief, 1000);
+  send(*thief, 0xffffffff);
   send(*peer, 1000);
   progress_until(*self, [&] {
     peer->progress();
     stranger->progress();
+    thief->progress();
     return !received.empty();
   });
   stranger->close(Duration(5'000'000'000'000));  // with a good-bye
+  thief->close(Duration(5'000'000'000'000));
   send(*peer, 1000);
   progress_until(*self, [&] {
     peer->progress();
@@ -462,8 +473,10 @@ TEST_CASE("transport: those who cannot be reached are all named") {
   const auto self = make_transport("ucx");
   const auto peer = make_transport("ucx");
   try {
-    self->connect(Rank(1),
-                  std::vector<std::vector<std::byte>>{{}, self->address(), peer->address(), {}});
+    std::vector<std::byte> damaged = peer->address();
+    damaged.back() ^= std::byte{1};
+    self->connect(Rank(1), std::vector<std::vector<std::byte>>{
+                               {}, self->address(), peer->address(), damaged});
     FAIL("nobody was missed");
   } catch (const MissedPeerError& error) {
     CHECK(error.peer().rank == Rank(0));

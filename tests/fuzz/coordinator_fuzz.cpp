@@ -23,8 +23,8 @@ constexpr std::size_t kMostActs = 64;
 class Stream final : public runtime::MemberStream {
  public:
   void welcome(Rank rank, const runtime::EpochRecord& epoch,
-               const std::vector<std::vector<std::byte>>& addresses) override {
-    require(rank.index() < addresses.size() && addresses.size() == epoch.seats.size(),
+               const runtime::PeerAddresses& peers) override {
+    require(rank.index() < peers.by_rank.size() && peers.by_rank.size() == epoch.seats.size(),
             "a rank that the epoch does not have");
   }
   void abort(const std::string& reason, bool /*come_back*/) override { require_line(reason); }

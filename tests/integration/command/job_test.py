@@ -103,7 +103,7 @@ class NothingToPlanWith(Asking, SmallTrainingTest):
         status = self.wait_for(lambda status: status["step"] > 0)
         self.assertEqual(status["rates"], [])
         for what in ("status", "replan"):
-            for token in ({"RACKRAIL_JOB_TOKEN": "another"}, {}):
+            for token in ({"RACKRAIL_JOB_TOKEN": "another-secret-of-a-test"}, {}):
                 self.assert_bad_input("job", what, self.address, variables=token,
                                       where="RACKRAIL_JOB_TOKEN", expected=self.address)
         result = self.rackrail("job", "replan", self.address, variables=TOKEN, status=1)

@@ -31,6 +31,14 @@ TEST_CASE("an empty file is read as an empty text") {
   CHECK(read_file(folder.path() / "empty").empty());
 }
 
+TEST_CASE("a file without an end is refused before it fills the memory") {
+  CHECK_THROWS_WITH(read_file("/dev/zero", 1_MiB), Catch::Contains("more than 1 MiB"));
+  const test::TemporaryDirectory folder;
+  write_file_atomically(folder.path() / "five", "12345");
+  CHECK(read_file(folder.path() / "five", Bytes(5)) == "12345");
+  CHECK_THROWS_WITH(read_file(folder.path() / "five", Bytes(4)), Catch::Contains("more than 4 B"));
+}
+
 TEST_CASE("writing makes missing folders and replaces the file, and leaves nothing else") {
   const test::TemporaryDirectory folder;
   const fs::path file = folder.path() / "a" / "b" / "file";

@@ -190,5 +190,57 @@ TEST_CASE("The C interface: an abort ends the others' calls with its reason") {
   CHECK(problems == "");
 }
 
+TEST_CASE("The C interface: arrays of unlike sizes are one clear error on all ranks") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  struct Sizes {
+    std::size_t of_rank_0;
+    std::size_t of_others;
+  };
+  // Cut into the same pieces, into others, and into more steps.
+  const Sizes sizes = GENERATE(Sizes{1'000, 1'001}, Sizes{4, 1'000'000}, Sizes{3'000'000, 5});
+  const int ranks = GENERATE(2, 3);
+  CAPTURE(sizes.of_rank_0, sizes.of_others, ranks);
+  const std::string problems = on_ranks(
+      ranks, [](rackrail_config&) {},
+      [&](TestRank& rank) {
+        std::vector<float> data(rank.rank == 0 ? sizes.of_rank_0 : sizes.of_others);
+        const rackrail_buffer buffer = buffer_of(data.data(), data.size());
+        rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_PEER_LOST,
+                    "sum");
+        const std::string line = rackrail_last_error();
+        rank.expect(line.find("all ranks must sum the same") != std::string::npos &&
+                        line.find(std::to_string(sizes.of_rank_0) + " elements") !=
+                            std::string::npos &&
+                        line.find(std::to_string(sizes.of_others) + " elements") !=
+                            std::string::npos,
+                    "another line: " + line);
+      });
+  CHECK(problems == "");
+}
+
+TEST_CASE("The C interface: an array where others sum buckets is an error, not a wrong sum") {
+  if (const char* reason = rackrail_unavailable()) RACKRAIL_SKIP(reason);
+  const std::string problems = on_ranks(
+      2, [](rackrail_config&) {},
+      [](TestRank& rank) {
+        const std::int64_t elements = 5'000;
+        std::int32_t bucket = -1;
+        rank.expect(rackrail_plan(rank.context, &elements, nullptr, 1, &bucket), RACKRAIL_OK,
+                    "plan");
+        std::vector<float> data(static_cast<std::size_t>(elements));
+        const rackrail_buffer buffer = buffer_of(data.data(), data.size());
+        if (rank.rank == 0) {
+          rank.expect(rackrail_start(rank.context, bucket, &buffer, RACKRAIL_SUM), RACKRAIL_OK,
+                      "start");
+        }
+        rank.expect(rank.rank == 0 ? rackrail_wait(rank.context, bucket)
+                                   : rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM),
+                    RACKRAIL_PEER_LOST, "sum");
+        rank.expect(std::string(rackrail_last_error()).find("planned buckets") != std::string::npos,
+                    std::string("another line: ") + rackrail_last_error());
+      });
+  CHECK(problems == "");
+}
+
 }  // namespace
 }  // namespace rackrail::test::c_interface_test

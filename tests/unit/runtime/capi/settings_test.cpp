@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/error.hpp"
+#include "runtime/coordinator/local_socket.hpp"
 
 namespace rackrail::capi::settings_test {
 namespace {
@@ -69,12 +70,14 @@ TEST_CASE("without a launcher and a configuration the job is this process") {
   CHECK(settings.timeout == 300_s);
 }
 
-TEST_CASE("ranks of torchrun on one machine meet at its loopback, others at the master") {
+TEST_CASE("ranks of torchrun on one machine meet at a socket of this user, others at the master") {
   CHECK(read_settings(nullptr, kTorchrun).launch.coordinator == runtime::HostPort{"node-7", 29501});
   CHECK(read_settings(nullptr, with(kTorchrun, "LOCAL_WORLD_SIZE", "2")).launch.coordinator ==
         runtime::HostPort{"node-7", 29501});
-  CHECK(read_settings(nullptr, with(kTorchrun, "LOCAL_WORLD_SIZE", "4")).launch.coordinator ==
-        runtime::HostPort{"127.0.0.1", 29501});
+  const auto here = with(kTorchrun, "LOCAL_WORLD_SIZE", "4");
+  CHECK(is_local_meeting(read_settings(nullptr, here).launch.coordinator));
+  CHECK(read_settings(nullptr, with(here, "MASTER_PORT", "29600")).launch.coordinator.host !=
+        read_settings(nullptr, here).launch.coordinator.host);
   // What was said explicitly is not changed.
   const auto named = with(with(kTorchrun, "LOCAL_WORLD_SIZE", "4"), "RACKRAIL_COORDINATOR", "h:7");
   CHECK(read_settings(nullptr, named).launch.coordinator == runtime::HostPort{"h", 7});

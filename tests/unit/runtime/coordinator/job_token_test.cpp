@@ -35,30 +35,56 @@ class TokenVariable {
   std::optional<std::string> old_;
 };
 
+void write_secret(const std::filesystem::path& file, const std::string& content) {
+  write_file_atomically(file, content);
+  using std::filesystem::perms;
+  std::filesystem::permissions(file, perms::owner_read | perms::owner_write);
+}
+
 }  // namespace
+
+TEST_CASE("a token file that others may read is refused") {
+  const rackrail::test::TemporaryDirectory folder;
+  const std::filesystem::path file = folder.path() / "token";
+  write_secret(file, make_job_token() + "\n");
+  CHECK(read_job_token(file).size() == 64);
+  using std::filesystem::perms;
+  for (const perms others : {perms::group_read, perms::others_read}) {
+    std::filesystem::permissions(file, perms::owner_read | others);
+    CHECK_THROWS_WITH(read_job_token(file),
+                      Catch::Contains("a token that others may read") && Catch::Contains("600"));
+  }
+}
+
+TEST_CASE("a token of so few characters that it can be guessed is refused") {
+  const TokenVariable one("x");
+  CHECK_THROWS_WITH(read_job_token(""), Catch::Contains("1 characters"));
+  const TokenVariable fifteen("123456789abcdef");
+  CHECK_THROWS_WITH(read_job_token(""), Catch::Contains("15 characters"));
+}
 
 TEST_CASE("a token comes from the variable, or from a file's first line") {
   {
     const TokenVariable variable(nullptr);
     CHECK(read_job_token("").empty());
   }
-  const TokenVariable variable("from-variable");
-  CHECK(read_job_token("") == "from-variable");
+  const TokenVariable variable("from-the-variable");
+  CHECK(read_job_token("") == "from-the-variable");
   const rackrail::test::TemporaryDirectory folder;
-  write_file_atomically(folder.path() / "token", "from-file\nsecond line\n");
-  CHECK(read_job_token(folder.path() / "token") == "from-file");
+  write_secret(folder.path() / "token", "from-the-file-of-it\nsecond line\n");
+  CHECK(read_job_token(folder.path() / "token") == "from-the-file-of-it");
 }
 
 TEST_CASE("a token that cannot be one is refused without being shown") {
   const rackrail::test::TemporaryDirectory folder;
   for (const std::string& content : {std::string("\n"), std::string("two words\n"),
                                      std::string("tab\there"), std::string(5000, 'x')}) {
-    write_file_atomically(folder.path() / "token", content);
+    write_secret(folder.path() / "token", content);
     try {
       read_job_token(folder.path() / "token");
       FAIL("accepted");
     } catch (const ConfigError& error) {
-      CHECK_THAT(error.what(), Catch::Contains("expected 1 to 4096 printable characters"));
+      CHECK_THAT(error.what(), Catch::Contains("expected 16 to 4096 printable characters"));
       CHECK_THAT(error.what(), !Catch::Contains("words") && !Catch::Contains("xxxx"));
     }
   }

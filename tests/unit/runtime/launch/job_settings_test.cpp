@@ -55,6 +55,17 @@ TEST_CASE("job settings come back from JSON as they were") {
   CHECK_FALSE(plain.outlives_coordinator);
 }
 
+TEST_CASE("a way between GPUs that is none is refused, not cast") {
+  std::string text = to_json(full_settings());
+  const std::string valid = R"("path":3)";
+  REQUIRE(text.find(valid) != std::string::npos);
+  for (const char* path : {R"("path":5)", R"("path":-1)", R"("path":260)"}) {
+    std::string damaged = text;
+    damaged.replace(damaged.find(valid), valid.size(), path);
+    CHECK_THROWS_WITH(parse_job_settings(damaged), Catch::Contains("is no way between GPUs"));
+  }
+}
+
 TEST_CASE("steps and seed of the job overrule those of the file") {
   JobSettings settings = full_settings();
   CHECK(training_config(settings).steps == 20);

@@ -221,6 +221,7 @@ TEST_CASE("who has the job's token sees how it goes and may ask for another plan
   JobOptions options = test::make_options("train", kSteps);
   options.token_file = (folder.path() / "token").string();
   write_file_atomically(options.token_file, "a-token-of-this-test\n");
+  std::filesystem::permissions(options.token_file, std::filesystem::perms::owner_read);
   Inquirer asking{.coordinator = {}, .token = "a-token-of-this-test", .token_source = {}};
   options.on_listening = [&](const HostPort& address) { asking.coordinator = address; };
   options.on_replan = [&] {

@@ -1,0 +1,31 @@
+// Processes of this machine, by /proc.
+#pragma once
+
+#include <sys/types.h>
+
+#include <vector>
+
+namespace rackrail {
+
+/// All that /proc shows, this one among them; in no order.
+std::vector<pid_t> process_ids();
+
+/// A process whose number cannot become another one's between a look at it and a signal: held by a
+/// file descriptor of it (pidfd_open).
+class HeldProcess {
+ public:
+  /// Holds nothing where there is no such process.
+  explicit HeldProcess(pid_t pid);
+  ~HeldProcess();
+  HeldProcess(const HeldProcess&) = delete;
+  HeldProcess& operator=(const HeldProcess&) = delete;
+
+  explicit operator bool() const { return descriptor_ >= 0; }
+  /// SIGKILL; does nothing where it has ended.
+  void kill() const;
+
+ private:
+  int descriptor_;
+};
+
+}  // namespace rackrail
