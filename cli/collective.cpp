@@ -14,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/work.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/progress.hpp"
 #include "cli/simulation_json.hpp"
@@ -41,6 +42,7 @@ constexpr std::int64_t kBytesPerElement = 4;
 constexpr Bytes kSmallestSlice = 4_KiB;
 constexpr Bytes kUsualSlice = 1_MiB;
 constexpr const char* kBestSchedule = "best";
+constexpr double kWorthSaying = 0.01;  // over the bound, that a search ended early
 
 struct Collective {
   std::string_view name;
@@ -81,6 +83,7 @@ struct FastestOfFamilies {
   std::int64_t largest_message = 0;  ///< elements, were it not sent in slices
   /// The same once more, with what other options record.
   std::function<sim::CollectiveResult(const sim::SimulationOptions&)> again;
+  bool ended_early = false;  ///< there may be a faster one, which a quick search does not look for
 };
 
 /// Folded by symmetry and at the flow level, where trying several takes no time.
@@ -109,6 +112,34 @@ bool is_no_faster(const planner::CollectiveForm& form, const CollectiveCase& c,
          !c.costs.exact_collective_time_below(form.graph(), c.elements, slice_elements, time);
 }
 
+/// Simulates it, and keeps it where it is the fastest so far.
+template <typename Schedule>
+Duration simulate(const planner::ScheduleFamily& family, const CollectiveCase& c,
+                  const std::shared_ptr<const Schedule>& schedule, std::int64_t slice_elements,
+                  std::optional<FastestOfFamilies>& fastest) {
+  const auto run = [schedule, slice_elements, &c](const sim::SimulationOptions& options) {
+    return sim::simulate_collective(*schedule, c.elements, slice_elements, c.cluster, options);
+  };
+  sim::CollectiveResult result = run(c.simulation);
+  const Duration time = result.time;
+  if (!fastest || time < fastest->result.time) {
+    const auto largest = static_cast<std::int64_t>(
+        std::ceil(planner::shape_of(*schedule).largest_share * static_cast<double>(c.elements)));
+    fastest = {family.name(), std::move(result), largest, run};
+  }
+  return time;
+}
+
+/// None where the family has none for this case.
+std::shared_ptr<const plan::RegularSchedule> regular_schedule(const planner::ScheduleFamily& family,
+                                                              const CollectiveCase& c) {
+  std::shared_ptr<const plan::RegularSchedule> regular =
+      c.what == plan::Collective::kAllReduce ? family.regular_all_reduce(c.cluster) : nullptr;
+  const bool is_usable = regular != nullptr && !c.codecs.inside.is_lossy() &&
+                         c.elements >= static_cast<std::int64_t>(regular->chunk_count());
+  return is_usable ? regular : nullptr;
+}
+
 /// Why the family cannot be used here, if so.
 std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
                                          const CollectiveCase& c,
@@ -118,24 +149,9 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
   if (auto refusal = family.refusal(c.cluster, c.codecs)) {
     return refusal;
   }
-  const auto simulate = [&](const auto& schedule, std::int64_t slice_elements) {
-    const auto run = [schedule, slice_elements, &c](const sim::SimulationOptions& options) {
-      return sim::simulate_collective(*schedule, c.elements, slice_elements, c.cluster, options);
-    };
-    sim::CollectiveResult result = run(c.simulation);
-    const Duration time = result.time;
-    if (!fastest || time < fastest->result.time) {
-      const auto largest = static_cast<std::int64_t>(
-          std::ceil(planner::shape_of(*schedule).largest_share * static_cast<double>(c.elements)));
-      fastest = {family.name(), std::move(result), largest, run};
-    }
-    return time;
-  };
-  const std::shared_ptr<const plan::RegularSchedule> regular =
-      c.what == plan::Collective::kAllReduce ? family.regular_all_reduce(c.cluster) : nullptr;
-  if (regular != nullptr && !c.codecs.inside.is_lossy() &&
-      c.elements >= static_cast<std::int64_t>(regular->chunk_count())) {
-    simulate(regular, c.slice_of_regular ? *c.slice_of_regular : fastest_slice(*regular, c));
+  if (const auto regular = regular_schedule(family, c)) {
+    simulate(family, c, regular,
+             c.slice_of_regular ? *c.slice_of_regular : fastest_slice(*regular, c), fastest);
     return std::nullopt;
   }
   if (auto refusal = planner::graph_refusal(family, c.cluster, c.codecs)) {
@@ -155,7 +171,7 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
          .stop = fastest ? stop : std::function<bool()>()},
         fastest && is_comparable ? std::optional(fastest->result.time) : std::nullopt);
     if (found) {
-      simulate(found->graph, found->slice_elements);
+      simulate(family, c, found->graph, found->slice_elements, fastest);
     }
   }
   if (fastest && (c.is_quick || was_interrupted()) && !c.slice_elements) {
@@ -169,10 +185,87 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
   for (std::size_t i = 0; i < forms.size() && !(fastest && was_interrupted()); ++i) {
     progress(static_cast<double>(i) / static_cast<double>(forms.size()));
     if (!fastest || !is_comparable || !is_no_faster(forms[i], c, slice, fastest->result.time)) {
-      simulate(forms[i].shared_graph(), slice);
+      simulate(family, c, forms[i].shared_graph(), slice, fastest);
     }
   }
   return std::nullopt;
+}
+
+/// Of a family's plainest schedule in usual slices.
+struct FirstLook {
+  const planner::ScheduleFamily* family;
+  Duration time{INT64_MAX};  ///< as it is where the family has none, or it takes too much work
+  std::function<void(std::optional<FastestOfFamilies>&)> simulate;  ///< exactly
+};
+
+/// `stop`: ends it.
+FirstLook first_look(const planner::ScheduleFamily& family, const CollectiveCase& c,
+                     const std::function<bool()>& stop) {
+  FirstLook look{.family = &family, .simulate = {}};
+  if (family.refusal(c.cluster, c.codecs)) {
+    return look;
+  }
+  const std::int64_t slice = kUsualSlice.count() / kBytesPerElement;
+  const auto keep = [&](const auto& schedule, Duration time) {
+    look.time = time;
+    look.simulate = [&family, &c, schedule, slice](std::optional<FastestOfFamilies>& fastest) {
+      simulate(family, c, schedule, slice, fastest);
+    };
+  };
+  if (const auto regular = regular_schedule(family, c)) {
+    sim::SimulationOptions folded = c.simulation;
+    folded.network = sim::NetworkLevel::kFlow;
+    folded.use_symmetry = true;
+    keep(regular, sim::simulate_collective(*regular, c.elements, slice, c.cluster, folded).time);
+    return look;
+  }
+  if (planner::graph_refusal(family, c.cluster, c.codecs)) {
+    return look;
+  }
+  topology::Router router = planner::make_router(c.cluster);
+  try {
+    const StoppableWork stoppable(stop);
+    const planner::Interruptible interruptible(c.costs, stop);
+    std::shared_ptr<const plan::TransferGraph> graph;
+    if (c.what == plan::Collective::kAllReduce) {
+      graph = std::make_shared<const plan::TransferGraph>(
+          family.all_reduce({c.cluster, router, c.codecs}));
+    } else if (const auto forms =
+                   planner::collective_forms(family, c.what, c.cluster, router, c.codecs);
+               !forms.empty()) {
+      graph = forms.front().shared_graph();
+    }
+    const auto time =
+        graph ? c.costs.collective_time_below(*graph, c.elements, slice, look.time) : std::nullopt;
+    if (time) {
+      keep(graph, *time);
+    }
+  } catch (const WorkStopped&) {
+    // It takes too much.
+  }
+  return look;
+}
+
+/// Those with the fastest plain schedules first: a quick search may not come to all.
+std::vector<const planner::ScheduleFamily*> most_promising_first(
+    const CollectiveCase& c, const planner::QuickLimit& limit,
+    std::optional<FastestOfFamilies>& fastest) {
+  constexpr std::int64_t kShare = 2;  // of the work that is left, for each
+  std::vector<FirstLook> looks;
+  for (const auto& family : planner::schedule_families()) {
+    const std::int64_t least = limit.left() - limit.left() / kShare;
+    const auto stop = [&] { return was_interrupted() || limit.left() <= least; };
+    looks.push_back(first_look(*family, c, stop));
+  }
+  std::ranges::stable_sort(looks, {}, &FirstLook::time);
+  if (looks.front().simulate) {
+    looks.front().simulate(fastest);
+  }
+  std::vector<const planner::ScheduleFamily*> families;
+  for (const FirstLook& look : looks) {
+    families.push_back(look.family);
+  }
+  return families;
 }
 
 /// Throws ConfigError that lists what there is, kBestSchedule too.
@@ -191,26 +284,41 @@ const planner::ScheduleFamily& family_named(const std::string& schedule) {
 FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string& schedule) {
   std::optional<FastestOfFamilies> fastest;
   if (schedule == kBestSchedule) {
-    const auto families = planner::schedule_families();
     planner::QuickLimit limit(c.cluster.rank_count());
     limit.set_bound(c.bound);
+    bool was_stopped = false;
+    std::vector<const planner::ScheduleFamily*> families;
+    if (c.is_quick && !c.slice_elements) {
+      families = most_promising_first(c, limit, fastest);
+    } else {
+      for (const auto& family : planner::schedule_families()) {
+        families.push_back(family.get());
+      }
+    }
     for (std::size_t i = 0; i < families.size() && !(fastest && was_interrupted()); ++i) {
       const auto progress = [&](double share) {
         c.progress((static_cast<double>(i) + share) / static_cast<double>(families.size()));
       };
       progress(0);
       if (fastest && c.is_quick && limit.is_reached()) {
+        was_stopped = true;
         break;
       }
       // The last ones must not find all of the work done: each may take half of what is left.
       const std::int64_t left = limit.left() / 2;
-      const auto stop = [&limit, left, &c] {
-        return was_interrupted() || (c.is_quick && limit.left() <= left);
+      const auto stop = [&, left] {
+        const bool is_enough = c.is_quick && limit.left() <= left;
+        was_stopped = was_stopped || is_enough;
+        return was_interrupted() || is_enough;
       };
       simulate_with(*families[i], c, progress, stop, fastest);
       if (fastest) {
         limit.found(fastest->result.time);
       }
+    }
+    if (fastest) {
+      fastest->ended_early =
+          was_stopped && fastest->result.time > scaled(c.bound, 1 + kWorthSaying);
     }
   } else {
     const planner::ScheduleFamily& family = family_named(schedule);
@@ -338,7 +446,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
   }
   const auto start = std::chrono::steady_clock::now();
   const FastestOfFamilies fastest = simulate_collective(c, options.schedule);
-  const auto& [family, result, largest_message, again] = fastest;
+  const auto& [family, result, largest_message, again, ended_early] = fastest;
   const double wall = seconds_since(start);
   const bool is_partial = ends_early.has_value() && was_interrupted();
   session.status = is_partial ? kInterrupted : kDone;
@@ -370,6 +478,12 @@ void run_collective(Session& session, const topology::Topology& cluster,
                 has_changes ? sim::at_best(cluster, simulation.disturbances, result.time) : cluster,
                 what, encoded);
   const double gap = bound > Duration() ? result.time / bound - 1 : 0;
+  if (ended_early && !is_partial) {
+    notes.push_back(fmt::format(
+        "the search ended early, {} over the lower bound, as other schedules would take "
+        "long to make: --search thorough looks further",
+        percent(gap)));
+  }
   if (is_partial) {
     notes.push_back(
         fmt::format("stopped by Ctrl-C: the fastest schedule found so far, {} over the lower bound",

@@ -27,6 +27,7 @@ void add_collectives_command(CLI::App& app, Session& session);
 void add_emulate_command(CLI::App& app, Session& session);
 void add_fit_command(CLI::App& app, Session& session);
 void add_validate_command(CLI::App& app, Session& session);
+void add_certificates_command(CLI::App& app, Session& session);
 void add_job_command(CLI::App& app, Session& session);
 void add_worker_command(CLI::App& app, Session& session);
 void add_report_command(CLI::App& app, Session& session);

@@ -8,6 +8,7 @@
 
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
+#include "cli/insecure_flag.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "runtime/coordinator/host_port.hpp"
@@ -178,6 +179,7 @@ void add_job_command(CLI::App& app, Session& session) {
         ->required();
     command->add_option("--token-file", options->token_file,
                         "File with the job's secret. Default: RACKRAIL_JOB_TOKEN");
+    add_insecure_flag(*command);
     command->footer(footer);
     return command;
   };

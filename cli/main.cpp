@@ -149,6 +149,7 @@ int run(int argc, char** argv) {
   add_emulate_command(app, session);
   add_train_command(app, session);
   add_job_command(app, session);
+  add_certificates_command(app, session);
   add_report_command(app, session);
   add_validate_command(app, session);
   add_fit_command(app, session);

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "cli/emulation.hpp"
+#include "cli/insecure_flag.hpp"
 #include "runtime/coordinator/host_port.hpp"
 #include "runtime/coordinator/job_token.hpp"
 
@@ -176,6 +177,7 @@ void TrainOptions::add_to(CLI::App& command) {
   add_scale_option(command, scale)->needs(emulate_option);
   command.add_option("--token-file", token_file,
                      "File with the job's secret. Default: RACKRAIL_JOB_TOKEN");
+  add_insecure_flag(command);
   command.add_option("--listen", listen,
                      "host:port where 'rackrail job' reaches this job of local workers. Port 0: "
                      "any free port, which is printed");

@@ -17,7 +17,6 @@
 namespace rackrail::explore {
 namespace {
 
-
 [[noreturn]] void refuse(const std::string& value, const std::string& expected) {
   throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", value), expected});
 }

@@ -49,9 +49,9 @@ class PlanExecutor {
   /// Buckets of step s may be launched after begin_step(s). Throws RuntimeFailure unless steps
   /// count up by one and every bucket launched in the step before is done.
   virtual void begin_step(std::uint32_t step) = 0;
-  /// What the steps after this sum, as a number that all ranks must say alike: how many elements the
-  /// caller gave, where the plan alone does not say it; 0: the plan's buckets. Between steps. Where
-  /// slices are messages, the first of another number ends the job, with both numbers.
+  /// What the steps after this sum, as a number that is the same on all ranks: how many elements
+  /// the caller gave, where the plan alone does not say it; 0: the plan's buckets. Between steps.
+  /// Where slices are messages, the first of another number ends the job, with both numbers.
   virtual void set_call(std::uint32_t /*call*/) {}
   /// The bucket's local gradient is in `data` (Bucket::elements floats), which becomes the sum over
   /// all ranks in place; it must not be touched until wait(bucket) or wait_all() has returned or

@@ -143,7 +143,8 @@ void SliceEngine::begin_step(std::uint32_t step, std::uint32_t call) {
 void SliceEngine::require_same_call(Rank source, const SliceHeader& header) const {
   if (header.step == step_ && header.call != call_) {
     const auto named = [](std::uint32_t call) {
-      return call == 0 ? std::string("planned buckets") : fmt::format("an array of {} elements", call);
+      return call == 0 ? std::string("planned buckets")
+                       : fmt::format("an array of {} elements", call);
     };
     throw RuntimeFailure(fmt::format("rank {} sums {}, rank {} {}: all ranks must sum the same",
                                      source.value(), named(header.call), self_.value(),

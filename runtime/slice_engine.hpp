@@ -59,8 +59,8 @@ class SliceEngine {
   SliceEngine(const SliceEngine&) = delete;
   SliceEngine& operator=(const SliceEngine&) = delete;
 
-  /// Forgets slices of earlier steps. `call`: PlanExecutor::set_call(). Throws RuntimeFailure where a
-  /// slice that is here already is of another.
+  /// Forgets slices of earlier steps. `call`: PlanExecutor::set_call(). Throws RuntimeFailure where
+  /// a slice that is here already is of another.
   void begin_step(std::uint32_t step, std::uint32_t call = 0);
   /// Throws MissedPeerError when the bucket needs a peer that is gone.
   void start(BucketId bucket, std::span<float> data);

@@ -33,9 +33,9 @@ struct SliceHeader {
   std::uint32_t bucket = 0;
   std::uint32_t transfer = 0;
   std::uint32_t slice = 0;
-  std::uint32_t bytes = 0;  ///< of the payload
-  std::uint32_t rail = 0;   ///< that it goes over (Rail::number); 0: as the transport chooses
-  std::uint32_t call = 0;   ///< PlanExecutor::set_call()
+  std::uint32_t bytes = 0;   ///< of the payload
+  std::uint32_t rail = 0;    ///< that it goes over (Rail::number); 0: as the transport chooses
+  std::uint32_t call = 0;    ///< PlanExecutor::set_call()
   std::int64_t sent_ns = 0;  ///< when it was given to the transport, by a clock of the sender's
 };
 
@@ -103,7 +103,7 @@ class Transport {
   virtual std::vector<std::byte> address() const = 0;
   /// A number that the ranks of one job share and nobody else knows: messages without it count for
   /// nothing. Before connect(); without it who knows all addresses can send as one of the ranks.
-  virtual void set_key(std::uint64_t /*key*/) {}
+  virtual void set_key(std::uint64_t key) = 0;
   /// Addresses of all ranks by rank number. Called once. Throws RuntimeFailure; MissedPeerError
   /// with all those that cannot be reached, where that is known at once.
   virtual void connect(Rank self, std::span<const std::vector<std::byte>> addresses) = 0;

@@ -12,6 +12,7 @@ from ._interrupts import Watch, on_another_thread
 
 _lib = _library.load()
 _lock = threading.RLock()
+joining = _lock
 _alive = threading.Lock()  # keeps the context while it is interrupted
 _context = None
 _process = None  # that has the context: a child that was forked has not
@@ -32,6 +33,8 @@ class PeerLost(Error):
     """Another rank is gone or has failed, and with it the job."""
 
 
+_FORKED = ("the job is that of the process which this one was forked from: start ranks, not forks of one"
+           " (in multiprocessing: the start method 'spawn')")
 _DEVICES = {"cpu": _library.HOST, "cuda": _library.CUDA}
 _ERRORS = {_library.BAD_INPUT: InputError, _library.PEER_LOST: PeerLost}
 
@@ -81,12 +84,24 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
     which buckets of PyTorch's DDP may then lie on; "cpu" is the default [RACKRAIL_DEVICE]. Without
     a launcher the job is this process alone. Other functions call it when nobody has. A process has
     one job in its life: a second call is an error, also after shutdown() or an interrupted init()."""
+    join(rank=rank, world_size=world_size, coordinator=coordinator, token_file=token_file,
+         cluster=cluster, codecs=codecs, transport=transport, timeout=timeout, plan=plan,
+         device=device, device_id=device_id)
+
+
+def join(*, rank, world_size, coordinator, token_file=None, cluster=None, codecs=None,
+         transport=None, timeout=None, plan=None, device=None, device_id=0, token=None,
+         is_network_private=False, on_listening=None):
+    """init(), also for ranks that meet in another way (torch/meeting.py): on_listening(addresses) is
+    called on rank 0 when it listens, from another thread."""
     global _context, _process, _ended
     if (rank is None) != (world_size is None):
         raise InputError("rank and world_size: found one of them, expected both or none")
     if device not in (None, *_DEVICES):
         raise InputError(f"device: found {device!r}, expected one of {', '.join(_DEVICES)}")
     with _lock:
+        if _context is not None and _process != os.getpid():
+            raise InputError(_FORKED)
         if _context is not None or _ended is not None:
             raise InputError(_ended or "rackrail.init() was called before")
         config = _library.Config(
@@ -94,7 +109,11 @@ def init(*, rank=None, world_size=None, coordinator=None, token_file=None, clust
             coordinator=_text(coordinator), token_file=_text(token_file), cluster=_text(cluster),
             codecs=_text(codecs), transport=_text(transport),
             timeout_milliseconds=0 if timeout is None else max(1, int(timeout * 1000)),
-            plan=_text(plan), device=_DEVICES.get(device, _library.HOST), device_id=device_id)
+            plan=_text(plan), device=_DEVICES.get(device, _library.HOST), device_id=device_id,
+            token=_text(token), is_network_private=is_network_private)
+        if on_listening is not None:
+            config.on_listening = _library.ON_LISTENING(
+                lambda addresses, _: on_listening(addresses.decode()))
         context = ctypes.c_void_p()
         try:
             _check(*on_another_thread(lambda: _join(config, context)))
@@ -134,10 +153,15 @@ def _running():
         if _ended is not None:
             raise Error(_ended)
         if _context is not None and _process != os.getpid():
-            raise Error("the job is that of the process which this one was forked from")
+            raise Error(_FORKED)
         if _context is None:
             init()
         return _context
+
+
+def was_joined():
+    """Whether it is, or was; also in the process that this one was forked from."""
+    return _context is not None or _ended is not None
 
 
 def is_initialized():

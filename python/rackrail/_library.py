@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 VERSION = "0.1.0"
-INTERFACE = 3
+INTERFACE = 4
 
 OK, FAILED, BAD_INPUT, PEER_LOST = range(4)
 FLOAT32 = 0
@@ -22,6 +22,9 @@ class Buffer(ctypes.Structure):
                 ("stream", ctypes.c_void_p)]
 
 
+ON_LISTENING = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p)
+
+
 class Config(ctypes.Structure):
     """struct rackrail_config."""
 
@@ -30,7 +33,9 @@ class Config(ctypes.Structure):
                 ("token_file", ctypes.c_char_p), ("cluster", ctypes.c_char_p),
                 ("codecs", ctypes.c_char_p), ("transport", ctypes.c_char_p),
                 ("timeout_milliseconds", ctypes.c_int64), ("plan", ctypes.c_char_p),
-                ("device", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+                ("device", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("token", ctypes.c_char_p), ("is_network_private", ctypes.c_int32),
+                ("on_listening", ON_LISTENING), ("on_listening_argument", ctypes.c_void_p)]
 
 
 _CONTEXT = ctypes.c_void_p

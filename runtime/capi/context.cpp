@@ -14,6 +14,8 @@
 #include "plan/device_class.hpp"
 #include "plan/format.hpp"
 #include "plan/reduced_error.hpp"
+#include "runtime/capi/late_notice.hpp"
+#include "runtime/coordinator/own_addresses.hpp"
 #include "runtime/launch/gpu_worker.hpp"
 #include "topology/reader.hpp"
 
@@ -159,22 +161,35 @@ void Context::join() {
     made_ = plan_of(settings_, cluster);
     runtime::CoordinatorOptions coordinator;
     coordinator.plan = plan::to_binary(plan_pieces(cluster, !settings_.gpu));
-    coordinator.listen = settings_.launch.coordinator;
+    coordinator.listen = runtime::everywhere(settings_.launch.coordinator);
     coordinator.token = settings_.token;
     coordinator.tls = runtime::tls_of_environment();
+    coordinator.is_network_private = settings_.is_network_private;
     coordinator.membership.world_size = world_size();
     coordinator.membership.rendezvous_deadline = settings_.timeout;
     coordinator.membership.heartbeat_timeout = kHeartbeatTimeout;
     coordinator.membership.version = build_config::kVersion;
     server_ = std::make_unique<runtime::CoordinatorServer>(std::move(coordinator));
-    options.coordinator = server_->address();
+    options.coordinator = runtime::own_address(server_->address());
+    if (settings_.on_listening) {
+      settings_.on_listening(runtime::addresses_for_others(server_->address()));
+    }
   }
   options.token = settings_.token;
   options.tls = runtime::tls_of_environment();
+  options.is_network_private = settings_.is_network_private;
   options.rank = rank();
   options.world_size = world_size();
   options.transport = settings_.transport;
   options.rendezvous_deadline = settings_.timeout;
+  const std::string where = server_ ? runtime::addresses_for_others(server_->address())
+                                    : runtime::to_string(options.coordinator);
+  const LateNotice notice({.coordinator = options.coordinator,
+                           .token = options.token,
+                           .token_source = {},
+                           .tls = options.tls,
+                           .is_network_private = options.is_network_private},
+                          where, rank(), world_size());
   session_ = std::make_unique<runtime::Session>(std::move(options));
   try {
     session_->join();

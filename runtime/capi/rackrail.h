@@ -46,7 +46,7 @@ extern "C" {
 #endif
 
 /* Grows when a function or a member is added; the library's is rackrail_interface(). */
-#define RACKRAIL_INTERFACE 3
+#define RACKRAIL_INTERFACE 4
 
 typedef struct rackrail_context rackrail_context;
 
@@ -82,7 +82,9 @@ typedef struct rackrail_config {
      are several; with 0 all three come from the launcher. */
   int32_t world_size;
   int32_t rank;
-  const char* coordinator; /* host:port where rank 0 listens [RACKRAIL_COORDINATOR] */
+  const char* coordinator; /* host:port where rank 0 listens [RACKRAIL_COORDINATOR]; or, where all
+                              ranks are of one user on one machine, "unix:" and a hexadecimal number
+                              that no other job there has */
   const char* token_file; /* the job's secret; or the secret itself in [RACKRAIL_JOB_TOKEN]. Without
                              one, all ranks must be on one machine. */
   const char*
@@ -108,6 +110,15 @@ typedef struct rackrail_config {
                      "auto" takes the transport and the others fail */
   int32_t device_id; /* with RACKRAIL_CUDA: this process's GPU. Where RACKRAIL_DEVICE says "cuda",
                         and `device` nothing: the first that no other rank of the machine has */
+  const char* token; /* the job's secret itself, instead of token_file */
+  int32_t is_network_private; /* 1: nobody else reads the network, so that the secret may cross it
+                                 without certificates [RACKRAIL_INSECURE] */
+  /* Called once from within rackrail_init(), on rank 0 of several, as soon as it listens: with all
+     addresses at which the other ranks may find it ("10.0.0.1:4000 192.168.7.2:4000"), one of which
+     is their `coordinator`. For programs that can tell each other, rank 0's `coordinator` being
+     "0.0.0.0:0": any free port. It must return, and call nothing of rackrail's. */
+  void (*on_listening)(const char* addresses, void* argument);
+  void* on_listening_argument;
 } rackrail_config;
 
 /* "0.1.0" and RACKRAIL_INTERFACE of the library. */

@@ -153,7 +153,20 @@ Settings read_settings(const rackrail_config* given, const runtime::EnvironmentM
   }
   Settings settings;
   settings.launch = launch_of(config, environment);
-  settings.token = runtime::read_job_token(config.token_file == nullptr ? "" : config.token_file);
+  if (config.token != nullptr && config.token_file != nullptr) {
+    reject("token", "token_file beside it", "one of them");
+  }
+  settings.token =
+      config.token != nullptr
+          ? runtime::checked_job_token(config.token, kConfig, "token")
+          : runtime::read_job_token(config.token_file == nullptr ? "" : config.token_file);
+  settings.is_network_private = config.is_network_private != 0;
+  if (config.on_listening != nullptr) {
+    settings.on_listening = [tell = config.on_listening, argument = config.on_listening_argument](
+                                const std::string& addresses) {
+      tell(addresses.c_str(), argument);
+    };
+  }
   settings.cluster = text_of(config.cluster, "cluster", "RACKRAIL_CLUSTER", environment).text;
   if (settings.cluster == "none") {
     settings.cluster.clear();

@@ -1,6 +1,7 @@
 // What a job's context needs to know, from a rackrail_config and the environment.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -15,7 +16,10 @@ namespace rackrail::capi {
 struct Settings {
   /// Who this is; a job of one where neither the configuration nor a launcher says.
   runtime::LaunchEnvironment launch;
-  std::string token;        ///< of the job; empty: none
+  std::string token;  ///< of the job; empty: none
+  bool is_network_private = false;
+  /// Told where rank 0 listens; may be empty.
+  std::function<void(const std::string& addresses)> on_listening;
   std::string cluster;      ///< file or shipped name; empty: all ranks around one switch
   std::string calibration;  ///< file of what `rackrail calibrate` measured; empty: none
   CodecChoice codec;        ///< of planned buckets, without a plan

@@ -48,7 +48,8 @@ HostPort parse_host_port(std::string_view text, const std::string& where, const 
 }
 
 bool is_loopback(std::string_view host) {
-  return host.starts_with(kLocal) || host == "localhost" || host == "::1" || host.starts_with("127.");
+  return host.starts_with(kLocal) || host == "localhost" || host == "::1" ||
+         host.starts_with("127.");
 }
 
 }  // namespace rackrail::runtime

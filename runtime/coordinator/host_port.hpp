@@ -18,8 +18,9 @@ struct HostPort {
 /// "host:port", with brackets around an IPv6 address.
 std::string to_string(const HostPort& address);
 
-/// Reads "host:port" or "[v6]:port", and what to_string() makes of a meeting on this host. Throws ConfigError otherwise, with `where` (the option or the
-/// variable) and `file` (where that is: "<environment>" for variables).
+/// Reads "host:port" or "[v6]:port", and what to_string() makes of a meeting on this host. Throws
+/// ConfigError otherwise, with `where` (the option or the variable) and `file` (where that is:
+/// "<environment>" for variables).
 HostPort parse_host_port(std::string_view text, const std::string& where,
                          const std::string& file = "<command line>");
 

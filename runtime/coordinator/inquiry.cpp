@@ -45,6 +45,9 @@ namespace proto = rackrail::coordinator::v1;
 
 template <typename Reply, typename Request, typename Call>
 Reply ask(const Inquirer& inquirer, Call call, const Request& request, Duration at_most) {
+  if (!inquirer.is_network_private) {
+    require_private(inquirer.coordinator, inquirer.tls);
+  }
   const auto stub = proto::Coordinator::NewStub(make_channel(inquirer.coordinator, inquirer.tls));
   grpc::ClientContext context;
   context.AddMetadata(kTokenKey, inquirer.token);

@@ -16,9 +16,11 @@ struct Inquirer {
   std::string token;
   std::string token_source;  ///< a file, for errors; empty: the environment
   std::optional<TlsCertificates> tls{};
+  bool is_network_private = false;  ///< nobody else reads it: no certificates are needed
 };
 
-// Each throws ConfigError when the token is not the job's, RuntimeFailure when no coordinator
+// Each throws ConfigError when the token is not the job's or would cross a network in clear
+// (require_private), RuntimeFailure when no coordinator
 // answers there in time, or one that cannot be asked this.
 
 JobStatus ask_for_status(const Inquirer& inquirer, Duration at_most = 5_s);

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdlib>
 #include <span>
+#include <utility>
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
@@ -31,8 +32,8 @@ void require_own(const std::filesystem::path& file) {
   }
 }
 
-/// Up to 256 bytes: these are never cut short once the kernel's pool is ready, which getrandom waits
-/// for.
+/// Up to 256 bytes: these are never cut short once the kernel's pool is ready, which getrandom
+/// waits for.
 void fill_at_random(std::span<unsigned char> bytes) {
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
     throw RuntimeFailure("the operating system gives no random numbers for the job's secrets");
@@ -56,19 +57,24 @@ std::string read_job_token(const std::filesystem::path& file) {
         std::find_if(token.begin(), token.end(), [](char c) { return c == '\n' || c == '\r'; }),
         token.end());
   }
+  return checked_job_token(std::move(token), file.empty() ? "<environment>" : file.string(),
+                           file.empty() ? kJobTokenVariable : "line 1");
+}
+
+std::string checked_job_token(std::string token, const std::string& file,
+                              const std::string& where) {
   const bool printable =
       std::all_of(token.begin(), token.end(), [](char c) { return c > ' ' && c < '\x7f'; });
   if (token.size() < kShortest || token.size() > kLongest || !printable) {
     // What was found is a secret, so only its kind is said.
-    throw ConfigError(ErrorContext{.file = file.empty() ? "<environment>" : file.string(),
-                                   .where = file.empty() ? kJobTokenVariable : "line 1",
-                                   .found = token.empty() ? "an empty token"
-                                            : !printable
-                                                ? "a character that is not printable ASCII"
-                                                : std::to_string(token.size()) + " characters",
-                                   .expected =
-                                       "16 to 4096 printable characters without spaces, as of "
-                                       "'openssl rand -hex 32'"});
+    throw ConfigError(ErrorContext{
+        .file = file,
+        .where = where,
+        .found = token.empty() ? "an empty token"
+                 : !printable  ? "a character that is not printable ASCII"
+                               : std::to_string(token.size()) + " characters",
+        .expected =
+            "16 to 4096 printable characters without spaces, as of 'openssl rand -hex 32'"});
   }
   return token;
 }

@@ -17,6 +17,8 @@ inline constexpr const char* kJobTokenVariable = "RACKRAIL_JOB_TOKEN";
 /// Throws ConfigError when the file cannot be read or others than its owner may read it, and when
 /// the token has fewer than 16 or more than 4096 characters or is not printable ASCII.
 std::string read_job_token(const std::filesystem::path& file);
+/// The token, if it can be one; ConfigError with this file and place where it cannot.
+std::string checked_job_token(std::string token, const std::string& file, const std::string& where);
 
 /// 256 random bits from the operating system, as text. Throws RuntimeFailure where it has none.
 std::string make_job_token();

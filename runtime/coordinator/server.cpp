@@ -42,6 +42,9 @@ void check(const CoordinatorOptions& options) {
         .expected = "a secret that all workers have, because the coordinator listens at " +
                     to_string(options.listen)});
   }
+  if (!options.is_network_private) {
+    require_private(options.listen, options.tls);
+  }
 }
 
 std::shared_ptr<grpc::ServerCredentials> credentials(const std::optional<TlsCertificates>& tls) {
@@ -106,8 +109,8 @@ struct CoordinatorServer::Impl {
     // rate.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
     builder.SetMaxReceiveMessageSize(kLargestReport);
-    builder.AddListeningPort(grpc_address({options.listen.host, given}),
-                             credentials(options.tls), &port);
+    builder.AddListeningPort(grpc_address({options.listen.host, given}), credentials(options.tls),
+                             &port);
     calls = service.calls();
     builder.RegisterCallbackGenericService(calls.get());
     server = builder.BuildAndStart();

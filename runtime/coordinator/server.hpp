@@ -29,6 +29,7 @@ struct CoordinatorOptions {
   HostPort listen{"127.0.0.1", 0};     ///< port 0: any free one
   std::string token;                   ///< empty only where nobody from outside can come
   std::optional<TlsCertificates> tls;  ///< only workers that its authority has signed may come
+  bool is_network_private = false;     ///< nobody else reads it: no certificates are needed
   MembershipOptions membership;
   std::string plan;         ///< binary form, for all workers
   std::string job_options;  ///< JSON, for all workers

@@ -1,6 +1,7 @@
 # Read by runtime/CMakeLists.txt; paths are relative to runtime/.
 rackrail_add_proto(rackrail_coordinator_proto PROTO coordinator/coordinator.proto GRPC)
 set(RACKRAIL_COORDINATOR_SOURCES
+  coordinator/certificates.cpp
   coordinator/channel.cpp
   coordinator/client.cpp
   coordinator/grpc_setup.cpp
@@ -17,6 +18,7 @@ set(RACKRAIL_COORDINATOR_SOURCES
   coordinator/member_calls.cpp
   coordinator/membership.cpp
   coordinator/messages.cpp
+  coordinator/own_addresses.cpp
   coordinator/pair_rates.cpp
   coordinator/regroup.cpp
   coordinator/server.cpp

@@ -1,32 +1,21 @@
 #include "runtime/coordinator/tls.hpp"
 
-#include <openssl/bio.h>
 #include <openssl/pem.h>
-#include <openssl/x509.h>
 #include <openssl/x509_vfy.h>
 
 #include <cstdlib>
-#include <memory>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "runtime/coordinator/openssl.hpp"
 
 namespace rackrail::runtime {
 
 namespace {
 
-template <auto free>
-struct Freed {
-  template <typename T>
-  void operator()(T* object) const {
-    free(object);
-  }
-};
-using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
-using Memory = std::unique_ptr<BIO, Freed<BIO_free>>;
-using Store = std::unique_ptr<X509_STORE, Freed<X509_STORE_free>>;
-using StoreContext = std::unique_ptr<X509_STORE_CTX, Freed<X509_STORE_CTX_free>>;
+using Store = std::unique_ptr<X509_STORE, OpenSslFree<X509_STORE_free>>;
+using StoreContext = std::unique_ptr<X509_STORE_CTX, OpenSslFree<X509_STORE_CTX_free>>;
 
 struct CertificateStack {
   STACK_OF(X509) * certificates = sk_X509_new_null();
@@ -113,6 +102,21 @@ std::optional<TlsCertificates> tls_of_environment() {
     return std::nullopt;
   }
   return read_tls(folder);
+}
+
+void require_private(const HostPort& address, const std::optional<TlsCertificates>& tls) {
+  const char* insecure = std::getenv(kInsecureVariable);
+  if (tls || is_loopback(address.host) ||
+      (insecure != nullptr && insecure == std::string_view("1"))) {
+    return;
+  }
+  throw ConfigError(ErrorContext{
+      .file = "<environment>",
+      .where = kTlsVariable,
+      .found = "no certificates, without which the job's token crosses the network in clear (" +
+               to_string(address) + ")",
+      .expected = "on all hosts the folder that 'rackrail certificates -o FOLDER' makes; or " +
+                  std::string(kInsecureVariable) + "=1 on a network that nobody else reads"});
 }
 
 }  // namespace rackrail::runtime

@@ -10,10 +10,14 @@
 #include <optional>
 #include <string>
 
+#include "runtime/coordinator/host_port.hpp"
+
 namespace rackrail::runtime {
 
 /// A folder with ca.pem (the authority), cert.pem and key.pem (this process's own).
 inline constexpr const char* kTlsVariable = "RACKRAIL_TLS";
+/// "1": the job's token may cross a network in clear.
+inline constexpr const char* kInsecureVariable = "RACKRAIL_INSECURE";
 inline constexpr const char* kCoordinatorTlsName = "rackrail-coordinator";
 
 /// PEM texts.
@@ -29,5 +33,9 @@ struct TlsCertificates {
 TlsCertificates read_tls(const std::filesystem::path& folder);
 /// The folder that the variable names; none where it is not set or empty.
 std::optional<TlsCertificates> tls_of_environment();
+
+/// Throws ConfigError where the token would cross a network in clear: the address is not of this
+/// machine alone, there are no certificates, and kInsecureVariable does not allow it.
+void require_private(const HostPort& address, const std::optional<TlsCertificates>& tls);
 
 }  // namespace rackrail::runtime

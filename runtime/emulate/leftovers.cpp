@@ -98,7 +98,7 @@ std::string mark_of(pid_t pid) {
 std::size_t kill_once(const std::function<bool(const std::string&)>& is_wanted) {
   std::size_t killed = 0;
   for (const pid_t pid : process_ids()) {
-    const HeldProcess process(pid);  // before the look at its mark
+    const HeldProcess process(pid);                                // before the look at its mark
     const std::string mark = pid == getpid() ? "" : mark_of(pid);  // a zombie has none
     if (process && !mark.empty() && is_wanted(mark)) {
       process.kill();

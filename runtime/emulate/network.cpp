@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "runtime/adapter_devices.hpp"
 #include "runtime/coordinator/job_token.hpp"
+#include "runtime/coordinator/tls.hpp"
 #include "runtime/emulate/commands.hpp"
 #include "runtime/emulate/leftovers.hpp"
 #include "runtime/emulate/tools.hpp"
@@ -106,6 +107,7 @@ void EmulatedNetwork::launch(ChildCommand& command, Rank number, const std::vect
   command.environment["RACKRAIL_COORDINATOR"] =
       fmt::format("{}:{}", plan_.stations[hosts.front()].management_address, kCoordinatorPort);
   command.environment[kJobTokenVariable] = token;
+  command.environment[kInsecureVariable] = "1";  // the network is this machine's own
 }
 
 }  // namespace rackrail::runtime::emulate

@@ -283,8 +283,14 @@ void meet_by_slurm(const Variables& variables, LaunchEnvironment& launch) {
   const std::string_view hosts = variables.required(name, "the hosts of the step");
   const std::string_view job = variables.required("SLURM_JOB_ID", "the number of the job");
   const std::string_view step = variables.text("SLURM_STEP_ID").value_or("0");
-  launch.coordinator.host = expand_hostlist(hosts, name, 1).front();
-  launch.coordinator.port = derived_port(std::string(job) + "." + std::string(step));
+  const std::string id = std::string(job) + "." + std::string(step);
+  const std::vector<std::string> first_two = expand_hostlist(hosts, name, 2);
+  if (first_two.size() == 1) {
+    launch.coordinator = local_meeting(launch.launcher + " " + id);
+    launch.coordinator_source = "this host, by SLURM_JOB_ID";
+    return;
+  }
+  launch.coordinator = {first_two.front(), derived_port(id)};
   launch.coordinator_source = "the first host of " + name + ", port derived from SLURM_JOB_ID";
 }
 

@@ -9,6 +9,7 @@
 #include "base/other_load.hpp"
 #include "plan/format.hpp"
 #include "runtime/coordinator/job_token.hpp"
+#include "runtime/coordinator/own_addresses.hpp"
 #include "runtime/launch/gpu_worker.hpp"
 #include "runtime/launch/leader.hpp"
 #include "runtime/launch/local_workers.hpp"
@@ -123,14 +124,8 @@ JobResult run_launched_job(const plan::Plan& plan, const JobOptions& options,
   }
 
   // Others may come from other hosts by any of this host's addresses.
-  HostPort listen = launch.coordinator;
-  HostPort own = launch.coordinator;
-  if (!is_loopback(listen.host)) {
-    listen.host = "0.0.0.0";
-    own.host = "127.0.0.1";
-  }
-  Leader leader(plan, options, listen, read_job_token(options.token_file));
-  own.port = leader.server().address().port;
+  Leader leader(plan, options, everywhere(launch.coordinator), read_job_token(options.token_file));
+  const HostPort own = own_address(leader.server().address());
   const WorkerResult worker = run_worker(launched_worker(plan, options, launch, own, no_nccl));
   if (!worker.ok) {
     leader.server().stop(worker.reason);  // no news if it had joined

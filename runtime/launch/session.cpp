@@ -91,7 +91,11 @@ Session::Session(SessionOptions options, std::unique_ptr<Transport> transport)
       transport_(std::move(transport)),
       client_(
           options_.coordinator, options_.token,
-          [this](const std::string& reason) { abort(reason); }, options_.tls) {}
+          [this](const std::string& reason) { abort(reason); }, options_.tls) {
+  if (!options_.is_network_private) {
+    require_private(options_.coordinator, options_.tls);
+  }
+}
 
 Session::~Session() { close(kCloseDeadline); }
 

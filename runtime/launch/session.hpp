@@ -53,9 +53,10 @@ struct SessionOptions {
   HostPort coordinator;
   std::string token;  ///< of the job; empty: it has none
   std::optional<TlsCertificates> tls;
-  std::optional<Rank> rank;    ///< none: the coordinator gives one
-  std::size_t world_size = 0;  ///< expected number of ranks; 0: any
-  std::string plan_digest;     ///< refuse a job with another plan; empty: any
+  bool is_network_private = false;  ///< nobody else reads it: no certificates are needed
+  std::optional<Rank> rank;         ///< none: the coordinator gives one
+  std::size_t world_size = 0;       ///< expected number of ranks; 0: any
+  std::string plan_digest;          ///< refuse a job with another plan; empty: any
   std::string transport = "ucx";
   /// Whether another transport that joins processes will do where that one cannot be used.
   bool takes_other_transport = false;
@@ -72,7 +73,8 @@ std::string host_name();
 class Session {
  public:
   /// Neither joins nor opens anything yet. `transport`: one that is open already, instead of that
-  /// which the options name.
+  /// which the options name. Throws ConfigError where the token would cross a network in clear
+  /// (require_private).
   explicit Session(SessionOptions options, std::unique_ptr<Transport> transport = nullptr);
   /// Without finish() or fail(), the others take this rank for lost.
   ~Session();

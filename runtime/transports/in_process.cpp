@@ -113,6 +113,7 @@ class InProcessTransport final : public Transport {
     return std::vector<std::byte>(1, static_cast<std::byte>(self_.value()));
   }
 
+  void set_key(std::uint64_t /*key*/) override {}  // no stranger is in this process
   void connect(Rank self, std::span<const std::vector<std::byte>> addresses) override {
     if (self != self_ || addresses.size() != hub_->size()) {
       throw RuntimeFailure("transport in-process: rank " + std::to_string(self.value()) + " of " +

@@ -17,7 +17,8 @@ void set_ucx_message_handler(const UcpWorker& worker, unsigned id, ucp_am_recv_c
                              void* argument, std::uint32_t flags);
 
 /// In UCX's mode for peer failure, where what joins the two has one. `address`: as ucx_address()
-/// gives it; UCS_ERR_INVALID_ADDR where it is not that. `endpoint` is set where the status is UCS_OK.
+/// gives it; UCS_ERR_INVALID_ADDR where it is not that. `endpoint` is set where the status is
+/// UCS_OK.
 [[nodiscard]] ucs_status_t open_ucx_endpoint(const UcpWorker& worker,
                                              const std::vector<std::byte>& address,
                                              const ucp_err_handler_t& on_error,

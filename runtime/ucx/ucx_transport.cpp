@@ -12,8 +12,8 @@
 // landing.
 //
 // Nothing that arrives is believed: a message counts only if it carries this job's session number
-// (of its key and all addresses), a known rank other than this one, and the size that it says. A peer
-// whose messages are malformed is reported as failed; a stranger's are dropped.
+// (of its key and all addresses), a known rank other than this one, and the size that it says. A
+// peer whose messages are malformed is reported as failed; a stranger's are dropped.
 //
 // Rails. An adapter that a rail names has a port of its own: a context that sees this device alone,
 // and a worker. Ranks tell each other the addresses of these workers over the connection that they

@@ -154,6 +154,7 @@ class Bypass : public Transport {
 
   std::string_view name() const override { return behind_.name(); }
   std::vector<std::byte> address() const override { return behind_.address(); }
+  void set_key(std::uint64_t key) override { behind_.set_key(key); }
   void connect(Rank self, std::span<const std::vector<std::byte>> addresses) override {
     behind_.connect(self, addresses);
   }

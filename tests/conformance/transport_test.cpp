@@ -231,8 +231,8 @@ TEST_CASE(
   if (const auto reason = unavailable("ucx")) {
     RACKRAIL_SKIP(*reason);
   }
-  // All claim to be rank 1; the stranger knows where rank 0 is, but not who else is in the job, and the
-  // thief knows all addresses, but not the job's key.
+  // All claim to be rank 1; the stranger knows where rank 0 is, but not who else is in the job, and
+  // the thief knows all addresses, but not the job's key.
   auto self = make_transport("ucx");
   auto peer = make_transport("ucx");
   auto stranger = make_transport("ucx");

@@ -36,6 +36,7 @@ class InputTransport final : public runtime::Transport {
  public:
   std::string_view name() const override { return "input"; }
   std::vector<std::byte> address() const override { return {}; }
+  void set_key(std::uint64_t /*key*/) override {}
   void connect(Rank /*self*/, std::span<const std::vector<std::byte>> /*all*/) override {}
   void set_handlers(runtime::ReceiveHandler on_receive,
                     runtime::PeerErrorHandler on_peer_error) override {

@@ -12,7 +12,8 @@ change later, the same happens again.
 Backward goes on meanwhile: the hook starts a bucket and returns a future, which a thread of this
 module completes. What goes wrong becomes the future's exception, so backward() raises it.
 
-Sums are those of the whole job: a model that has a smaller process group is refused."""
+The job is the model's process group: its ranks meet by it (meeting.py). A process has one job, so all
+its models have the same ranks; one of another group is refused."""
 
 import gc
 import queue
@@ -23,6 +24,7 @@ import time
 import torch
 
 from .. import _job, _library
+from . import meeting
 
 _STEPS_UNTIL_SETTLED = 2
 _SMOOTHING = 0.9  # of the two norms behind the noise scale, per step
@@ -33,8 +35,8 @@ class State:
     """What the hook remembers of one model. A process with several models has one for each.
 
     With noise_scale=True it watches the gradients' norms, for noise_scale(): two more reads of each
-    bucket in a step. `process_group` is the one that DDP was given, if it was; it must have all
-    ranks of the job."""
+    bucket in a step. `process_group` is the one that DDP was given, if it was: its ranks are the
+    job."""
 
     def __init__(self, *, noise_scale=False, process_group=None):
         self._watches_noise = noise_scale
@@ -82,7 +84,8 @@ class State:
     def reduce(self, bucket):
         """Starts to sum a bucket of DDP; its future."""
         index, tensor = bucket.index(), bucket.buffer()
-        _join(tensor)  # an error is the caller's
+        if not _job.is_initialized():
+            _join(tensor, self._group or next(iter(_groups_of(bucket)), None))  # an error is the caller's
         if tensor.dtype not in _TYPES:
             raise _job.InputError(f"a bucket of {tensor.dtype}: expected float32, float16 or bfloat16")
         if not self._is_group_checked:
@@ -123,7 +126,8 @@ class State:
             if each.requires_grad and each.dtype not in _TYPES:
                 raise _job.InputError(f"parameter {name}: found {each.dtype}, expected float32, float16 or"
                                       " bfloat16")
-        _join(next(each for each in model.parameters() if each.requires_grad))
+        _join(next(each for each in model.parameters() if each.requires_grad),
+              self._group or model.process_group)
         self.check_group(lambda: [model.process_group])
         model.register_comm_hook(self, comm_hook)
         self._is_registered = True
@@ -139,10 +143,10 @@ class State:
             if ranks not in sizes:
                 raise _job.InputError(f"process_group: found a group of {sizes[0]}, expected {ranks}:"
                                       " gradients are summed over all ranks of rackrail's job")
-            rank = distributed.get_rank()
-            if distributed.get_world_size() == ranks and rank != _job.rank():
-                raise _job.InputError(f"torch.distributed: found rank {rank}, expected {_job.rank()},"
-                                      " which this process is in rackrail's job")
+            rank = distributed.get_rank(candidates[sizes.index(ranks)])
+            if rank != _job.rank():
+                raise _job.InputError(f"process_group: found rank {rank}, expected {_job.rank()}, which"
+                                      " this process is in rackrail's job")
         self._is_group_checked = True
 
     def _begin_step(self):
@@ -272,11 +276,11 @@ class _Line:
 _line = _Line()
 
 
-def _join(tensor):
+def _join(tensor, group):
     """Makes this process a rank if it is none yet: on the tensor's GPU, if it has one."""
-    if tensor.is_cuda:
-        _job.join_on_gpu(tensor.device.index or 0)
-    _job.rank()
+    on_gpu = {"device": "cuda", "device_id": tensor.device.index or 0} if tensor.is_cuda else {}
+    meeting.join(group, **on_gpu)
+    _job.rank()  # says why there is no job any more
 
 
 class _Work:

@@ -47,6 +47,7 @@ class Token(AdmissionTest):
     def test_it_stands_on_no_command_line_of_a_running_job(self):
         training = self.training_with_checkpoints_every(2)
         self.write("secret", SECRET + "\n")
+        (self.folder / "secret").chmod(0o600)
         for token, options, variables in ((None, (), {}), (SECRET, (), TOKEN),
                                           (SECRET, ("--token-file", "secret"), {})):
             with self.subTest(options=options, variables=variables):

@@ -5,8 +5,8 @@ import re
 import harness
 
 COMMANDS = ("info", "topology", "schedules", "plan", "place", "replan", "verify", "simulate",
-            "sweep", "tune", "explain", "calibrate", "emulate", "train", "job", "validate", "fit",
-            "report")
+            "sweep", "tune", "explain", "calibrate", "emulate", "train", "job", "certificates", "validate",
+            "fit", "report")
 GROUPED = tuple(f"topology {name}" for name in ("show", "convert", "bounds")) + (
     "job status", "job replan")
 

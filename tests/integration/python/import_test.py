@@ -19,7 +19,7 @@ OTHERS = ("last_error", "init", "rank", "world_size", "all_reduce", "plan", "sta
 class Stubs(RankTest):
     """Libraries that are what a wrong installation has."""
 
-    def stub(self, version="0.1.0", interface=3, unavailable="0", others=OTHERS):
+    def stub(self, version="0.1.0", interface=4, unavailable="0", others=OTHERS):
         text = STUB.format(version=version, interface=interface, unavailable=unavailable)
         text += "".join(f"int rackrail_{name}(void) {{ return 0; }}\n" for name in others)
         return self.compiled(text)
@@ -42,8 +42,8 @@ class Stubs(RankTest):
 
     def test_another_version(self):
         self.assert_import_fails(self.stub(version="0.2.0"),
-                                 r"is version 0\.2\.0 \(interface 3\), this package needs 0\.1\.0")
-        self.assert_import_fails(self.stub(interface=4), r"\(interface 4\), this package needs")
+                                 r"is version 0\.2\.0 \(interface 4\), this package needs 0\.1\.0")
+        self.assert_import_fails(self.stub(interface=5), r"\(interface 5\), this package needs")
 
     def test_a_build_without_a_backend(self):
         self.assert_import_fails(self.stub(unavailable='"no transport: switched off"'),

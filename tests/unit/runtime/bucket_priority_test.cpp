@@ -17,6 +17,7 @@ class Watched final : public Transport {
   explicit Watched(std::unique_ptr<Transport> wire) : wire_(std::move(wire)) {}
   std::string_view name() const override { return "watched"; }
   std::vector<std::byte> address() const override { return wire_->address(); }
+  void set_key(std::uint64_t key) override { wire_->set_key(key); }
   void connect(Rank self, std::span<const std::vector<std::byte>> addresses) override {
     wire_->connect(self, addresses);
   }

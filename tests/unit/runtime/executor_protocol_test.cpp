@@ -34,6 +34,7 @@ class ManualTransport final : public Transport {
 
   std::string_view name() const override { return "manual"; }
   std::vector<std::byte> address() const override { return {}; }
+  void set_key(std::uint64_t /*key*/) override {}
   void connect(Rank /*self*/, std::span<const std::vector<std::byte>> /*addresses*/) override {}
   void set_handlers(ReceiveHandler on_receive, PeerErrorHandler on_peer_error) override {
     on_receive_ = std::move(on_receive);

@@ -26,6 +26,7 @@ class EventTransport final : public Transport {
  public:
   std::string_view name() const override { return "events"; }
   std::vector<std::byte> address() const override { return {}; }
+  void set_key(std::uint64_t /*key*/) override {}
   void connect(Rank /*self*/, std::span<const std::vector<std::byte>> /*addresses*/) override {}
   void set_handlers(ReceiveHandler /*on_receive*/, PeerErrorHandler /*on_error*/) override {}
   void send(Rank /*destination*/, const SliceHeader& /*header*/,

@@ -208,12 +208,11 @@ TEST_CASE("The C interface: arrays of unlike sizes are one clear error on all ra
         rank.expect(rackrail_all_reduce(rank.context, &buffer, RACKRAIL_SUM), RACKRAIL_PEER_LOST,
                     "sum");
         const std::string line = rackrail_last_error();
-        rank.expect(line.find("all ranks must sum the same") != std::string::npos &&
-                        line.find(std::to_string(sizes.of_rank_0) + " elements") !=
-                            std::string::npos &&
-                        line.find(std::to_string(sizes.of_others) + " elements") !=
-                            std::string::npos,
-                    "another line: " + line);
+        rank.expect(
+            line.find("all ranks must sum the same") != std::string::npos &&
+                line.find(std::to_string(sizes.of_rank_0) + " elements") != std::string::npos &&
+                line.find(std::to_string(sizes.of_others) + " elements") != std::string::npos,
+            "another line: " + line);
       });
   CHECK(problems == "");
 }

@@ -21,9 +21,7 @@ using test::TestClient;
 /// Takes down what it is told.
 class NotedStream final : public MemberStream {
  public:
-  void welcome(Rank, const EpochRecord&, const PeerAddresses&) override {
-    is_welcome = true;
-  }
+  void welcome(Rank, const EpochRecord&, const PeerAddresses&) override { is_welcome = true; }
   void abort(const std::string&, bool come_back) override { told_to_come_back = come_back; }
   void finish() override {}
   void gathered(std::uint32_t, const std::vector<std::string>&) override {}

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "runtime/coordinator/certificates.hpp"
 #include "runtime/coordinator/client.hpp"
 #include "runtime/coordinator/inquiry.hpp"
 #include "runtime/coordinator/server.hpp"
@@ -155,6 +156,59 @@ TEST_CASE("certificates: only workers that the same authority has signed may com
       nobody, "", [](const std::string&) {}, read_tls(worker));
   CHECK_THROWS_WITH(client.join({.address = {std::byte{1}}, .version = "test"}, 2_s),
                     Catch::Contains("no coordinator answered") && Catch::Contains("over TLS"));
+}
+
+TEST_CASE("certificates that rackrail makes are what it wants, and are never replaced") {
+  const rackrail::test::TemporaryDirectory folder;
+  const path made = folder.path() / "of a job" / "certificates";
+  make_certificates(made, 2);
+  CHECK(refusal(made).empty());
+  using std::filesystem::perms;
+  CHECK((status(made / "key.pem").permissions() & (perms::group_all | perms::others_all)) ==
+        perms::none);
+  CHECK((status(made).permissions() & (perms::group_all | perms::others_all)) == perms::none);
+  const TlsCertificates before = read_tls(made);
+  CHECK_THROWS_WITH(make_certificates(made, 2), Catch::Contains("key.pem"));
+  CHECK(read_tls(made).key == before.key);
+  {
+    CoordinatorServer server(one_worker(made));
+    CHECK(why_not(server, read_tls(made), 60_s).empty());
+  }
+  // Of another job, though the names in it are the same.
+  make_certificates(folder.path() / "another", 2);
+  CoordinatorServer server(one_worker(made));
+  CHECK_THAT(why_not(server, read_tls(folder.path() / "another"), 60_s),
+             Catch::Contains("do not fit"));
+}
+
+TEST_CASE("a job's secret crosses a network only with certificates, or where somebody allows it") {
+  const char* given = std::getenv(kInsecureVariable);
+  const std::string before = given != nullptr ? given : "";
+  unsetenv(kInsecureVariable);
+  const HostPort elsewhere{"node-7", 29500};
+  CHECK_THROWS_WITH(require_private(elsewhere, std::nullopt),
+                    Catch::Contains("in clear") && Catch::Contains("node-7:29500") &&
+                        Catch::Contains("rackrail certificates") &&
+                        Catch::Contains(kInsecureVariable));
+  CHECK_NOTHROW(require_private(elsewhere, TlsCertificates{}));
+  CHECK_NOTHROW(require_private({"127.0.0.1", 29500}, std::nullopt));
+  CoordinatorOptions options;
+  options.token = "secret-of-the-test";
+  options.listen.host = "0.0.0.0";
+  CHECK_THROWS_WITH(CoordinatorServer(options), Catch::Contains("in clear"));
+  CHECK_THROWS_WITH(
+      ask_for_status({.coordinator = elsewhere, .token = "secret-of-the-test", .token_source = {}}),
+      Catch::Contains("in clear"));
+  options.is_network_private = true;
+  CHECK_NOTHROW(CoordinatorServer(options));
+  setenv(kInsecureVariable, "0", 1);
+  CHECK_THROWS_AS(require_private(elsewhere, std::nullopt), ConfigError);
+  setenv(kInsecureVariable, "1", 1);
+  CHECK_NOTHROW(require_private(elsewhere, std::nullopt));
+  unsetenv(kInsecureVariable);
+  if (given != nullptr) {
+    setenv(kInsecureVariable, before.c_str(), 1);
+  }
 }
 
 }  // namespace rackrail::runtime::tls_test

@@ -95,6 +95,7 @@ TEST_CASE("emulate network: what makes a rank of a launched job") {
   CHECK(set.at("RACKRAIL_LOCAL_RANK") == "0");
   CHECK(set.at("RACKRAIL_COORDINATOR") == "10.78.0.2:29500");
   CHECK(set.at("RACKRAIL_JOB_TOKEN") == "a-secret");
+  CHECK(set.at("RACKRAIL_INSECURE") == "1");
   CHECK(set.at("UCX_NET_DEVICES") == "rail0");
 
   // Of a job of one rank it is the first, wherever it is.

@@ -152,6 +152,10 @@ TEST_CASE("Slurm meets at the first host of the step") {
   CHECK(detected(step).coordinator.host == "gpu09");
   CHECK(detected(step).world_size == 8);
 
+  // On one host at a socket that nobody else can reach.
+  const LaunchEnvironment alone = detected(with(kSlurm, "SLURM_STEP_NODELIST", "gpu09"));
+  CHECK(is_local_meeting(alone.coordinator));
+
   CHECK(refused(with(kSlurm, "SLURM_NODELIST", "gpu[07-")).where == "SLURM_NODELIST");
   CHECK(refused(without(kSlurm, "SLURM_JOB_ID")).where == "SLURM_JOB_ID");
 }

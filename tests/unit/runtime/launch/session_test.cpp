@@ -26,6 +26,7 @@ class SluggishTransport final : public Transport {
 
   std::string_view name() const override { return transport_->name(); }
   std::vector<std::byte> address() const override { return transport_->address(); }
+  void set_key(std::uint64_t key) override { transport_->set_key(key); }
   void connect(Rank self, std::span<const std::vector<std::byte>> addresses) override {
     transport_->connect(self, addresses);
   }

@@ -1,0 +1,114 @@
+"""Ranks that meet through torch.distributed's process group, however it was made."""
+
+import subprocess
+import unittest
+
+from ranks import RankTest, harness, python_with
+
+PYTHON, WHY_NOT = python_with("torch")
+STEPS = """
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
+    rackrail.torch.register(model)
+    for step in range(4):
+        model.zero_grad()
+        model(torch.full((1, 4), float(rank + step))).sum().backward()
+        assert torch.allclose(model.module.weight.grad, torch.tensor((ranks - 1) / 2 + step))
+    assert (rackrail.rank(), rackrail.world_size()) == (rank, ranks)
+    rackrail.shutdown()
+"""
+# As in PyTorch's tutorials: ranks are arguments, and no variable says who a process is.
+SPAWNED = """
+import sys, torch, torch.distributed as dist, torch.multiprocessing as mp, rackrail, rackrail.torch
+def work(rank, ranks, meeting):
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
+""" + STEPS + """
+    print("good", flush=True)
+if __name__ == "__main__":
+    mp.start_processes(work, args=(3, sys.argv[1]), nprocs=3, start_method=sys.argv[2])
+"""
+LAUNCHED = """
+import time, torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+if True:
+""" + STEPS + """
+print("good")
+"""
+LATE = """
+import time, torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
+if rank == 1:
+    time.sleep(14)
+rackrail.torch.register(model)
+print("good")
+"""
+REFUSED = """
+import os, torch, torch.distributed as dist, rackrail, rackrail.torch
+dist.init_process_group("gloo")
+os.environ["RACKRAIL_CLUSTER"] = "nowhere.yaml"
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
+try:
+    rackrail.torch.register(model)
+except rackrail.Error as error:
+    print(error)
+dist.barrier()
+"""
+
+
+HAS_NETWORKS = subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode == 0
+
+
+@unittest.skipUnless(PYTHON, WHY_NOT)
+class Meeting(RankTest):
+    PYTHON = PYTHON
+
+    def test_ranks_that_are_arguments_of_spawn(self):
+        program = self.write("spawned.py", SPAWNED)
+        for method in ("spawn", "fork"):
+            result = self.run_python(program, f"tcp://127.0.0.1:{harness.free_ports(1)}", method)
+            self.assertEqual(result.out, "good\n" * 3, str(result))
+
+    def test_ranks_that_meet_by_a_file(self):
+        result = self.run_python(self.write("spawned.py", SPAWNED), f"file://{self.folder}/store", "spawn")
+        self.assertEqual(result.out, "good\n" * 3, str(result))
+
+    def test_a_second_job_at_the_next_port(self):
+        program = self.write("launched.py", LAUNCHED)
+        port = harness.free_ports(3)
+        jobs = [[self.start(program, program=(self.PYTHON,), variables=self.python_environment(
+            RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2",
+            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(first))) for rank in range(2)]
+            for first in (port + 1, port)]
+        for job in jobs:
+            for process in job:
+                result = self.finish(process, timeout=120)
+                self.assertEqual((result.status, result.out), (0, "good\n"), str(result))
+
+    @unittest.skipUnless(HAS_NETWORKS, "needs root, for a network of its own")
+    def test_a_host_that_has_ipv6_alone(self):
+        program = self.write("launched.py", LAUNCHED)
+        ranks = "\n".join(
+            f"GLOO_SOCKET_IFNAME=lo RANK={rank} LOCAL_RANK={rank} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=::1 MASTER_PORT=29821"
+            f" {self.PYTHON} {program} & p{rank}=$!" for rank in range(2))
+        script = self.write("ipv6.sh", f"ip link set lo up; ip addr del 127.0.0.1/8 dev lo\n{ranks}\n"
+                                       "wait $p0 && wait $p1\n")
+        process = self.start("--net", "sh", script, program=("unshare",),
+                             variables=self.python_environment())
+        result = self.finish(process, timeout=120)
+        self.assertEqual((result.status, result.out), (0, "good\n" * 2), str(result))
+
+    def test_a_problem_of_rank_0_is_told_to_all_at_once(self):
+        for result in self.run_ranks(3, self.write("refused.py", REFUSED), limit=60):
+            self.assertRegex(result.out, r"\A[^\n]*nowhere.yaml[^\n]*no such file[^\n]*\n\Z", str(result))
+
+    @harness.slow
+    def test_who_is_missing_is_said_after_ten_seconds(self):
+        first, late = self.run_ranks(2, self.write("late.py", LATE))
+        self.assertEqual((first.out, late.out), ("good\n", "good\n"))
+        self.assertIn("rackrail: rank 0 waits for rank 1, which has not called rackrail yet", first.err)
+
+
+if __name__ == "__main__":
+    harness.main()
