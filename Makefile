@@ -36,7 +36,7 @@ test: dependencies
 .PHONY: test-slow
 test-slow:
 	@scripts/install-dependencies clang-19 clang-format libclang-rt-19-dev
-	@scripts/run-tests --build -j $(JOBS) dev:slow asan:unit
+	@scripts/run-tests --build -j $(JOBS) dev:slow asan:sanitized+fast tsan:threads+fast
 
 .PHONY: bench
 bench: dependencies

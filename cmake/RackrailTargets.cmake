@@ -18,7 +18,8 @@
 #       SLOW: for 'make test-slow' only. SLOW_CASES: its cases tagged [slow] are; they become the test
 #       <name>_slow, and <name> runs the others.
 #       The label 'waits': it needs next to no processor time, so it runs beside the others.
-#       The label 'threads': it runs under the thread sanitizer, too.
+#       The label 'threads': it runs under the thread sanitizer, too. The label 'sanitized': under the
+#       address and undefined-behaviour sanitizers.
 #   rackrail_add_script_test(<name> COMMAND ... [LABELS label...] [TIMEOUT seconds] [SERIAL]
 #                            [SLOW | SLOW_CASES])
 #       A test that is a program of its own; see scripts/run-tests for how its cases are counted. With
@@ -172,6 +173,10 @@ function(rackrail_describe_test name kind speed)
     "LSAN_OPTIONS=suppressions=${support}/lsan.supp:print_suppressions=0"
     # Without its search for lock cycles: it crashes on the mutexes of gRPC.
     "TSAN_OPTIONS=suppressions=${support}/tsan.supp:halt_on_error=1:detect_deadlocks=0")
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=thread")
+    # UCX hooks into the C library where threads end and the sanitizer has let go of them.
+    list(APPEND environment "UCX_MEM_EVENTS=no")
+  endif()
   if(RACKRAIL_HAVE_CUDA)
     # The driver wants addresses that the address sanitizer keeps for itself.
     list(APPEND environment "ASAN_OPTIONS=protect_shadow_gap=0")

@@ -36,7 +36,8 @@ struct ExecutorStatistics {
   std::size_t peak_buffered_bytes = 0;     ///< slices kept for buckets that were not ready
 };
 
-/// Error-feedback state of one rank: for checkpoints. Keys are stable names of the encoding place.
+/// Error-feedback state of one rank: for checkpoints. Keys are stable names of the encoding place,
+/// and these with kNormsSuffix (residual_limit.hpp).
 using Residuals = std::map<std::string, std::vector<float>>;
 
 class PlanExecutor {
@@ -72,7 +73,7 @@ class PlanExecutor {
 
   virtual ExecutorStatistics statistics() const = 0;
   virtual std::vector<plan::TimelineEvent> take_timeline() = 0;
-  /// Between steps only.
+  /// Between steps only. Setting none forgets what codecs left out of earlier steps.
   virtual Residuals residuals() const = 0;
   virtual void set_residuals(Residuals residuals) = 0;
 };

@@ -443,7 +443,13 @@ SharedPayload SliceEngine::encode(BucketRun& run, const LocalTransfer& t,
       residual = std::span(state).subspan(static_cast<std::size_t>(part.begin - t.range.begin),
                                           static_cast<std::size_t>(part.size()));
     }
+    const double norm = residual.empty() ? 0 : norm_of(values);
     codec.encode(values, residual, {stream, part.begin}, *bytes);
+    if (!residual.empty()) {
+      const auto slice = static_cast<std::size_t>(
+          (part.begin - t.range.begin) / std::max<std::int64_t>(1, run.program.slice_elements));
+      limit_residual(residuals_[t.residual + kNormsSuffix], slice, norm, residual);
+    }
   }
   if (t.op == plan::TransferOp::kCopy) {
     codec.decode(*bytes, values);  // the sender goes on with what the others get

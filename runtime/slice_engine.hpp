@@ -45,6 +45,7 @@
 #include "runtime/missed_peer.hpp"
 #include "runtime/peer_pulses.hpp"
 #include "runtime/rails.hpp"
+#include "runtime/residual_limit.hpp"
 #include "runtime/send_pacer.hpp"
 #include "runtime/transport.hpp"
 

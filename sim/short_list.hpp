@@ -36,7 +36,7 @@ class ShortList {
 
  private:
   typename std::vector<T>::iterator at(std::size_t i) {
-    return others_.begin() + static_cast<std::ptrdiff_t>(i) - 1;
+    return others_.begin() + static_cast<std::ptrdiff_t>(i - 1);
   }
 
   T first_{};

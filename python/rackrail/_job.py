@@ -126,7 +126,17 @@ def join(*, rank, world_size, coordinator, token_file=None, cluster=None, codecs
         _context, _process = context, os.getpid()
         _watch.begin()
         _watch_for_failure()
-        atexit.register(_at_exit)
+        at_end_of_process(_at_exit)
+
+
+def at_end_of_process(function):
+    """atexit.register(); also where multiprocessing has started the process, which skips that."""
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and process.parent_process() is not None:
+        from multiprocessing.util import Finalize
+        Finalize(None, function, exitpriority=100)
+    else:
+        atexit.register(function)
 
 
 def _join(config, context):
@@ -179,6 +189,13 @@ def world_size():
     return _lib.rackrail_world_size(_running())
 
 
+def forget_errors():
+    """Forgets what lossy codecs left out of earlier steps, which error feedback adds to the next ones:
+    for a program that loads other parameters or skips a step. Each rank for itself, between steps."""
+    if is_initialized():
+        _check(*_call(_lib.rackrail_forget_errors, _context))
+
+
 def describe():
     """What was planned: a list of dictionaries with elements, schedule and codec of each bucket, and
     the relative error that codecs leave in one of its sums, by their model."""
@@ -210,6 +227,12 @@ def abort(reason):
         _lib.rackrail_abort(_context, _text(reason))
 
 
+def abort_if_failed():
+    """Where an exception that nobody caught ends this process: the others hear of it now."""
+    if _failure is not None:
+        abort(_failure)
+
+
 def _watch_for_failure():
     """Remembers an exception that nobody catches, so that the others hear why this rank ends."""
     before = sys.excepthook
@@ -224,7 +247,7 @@ def _watch_for_failure():
 
 def _at_exit():
     if _failure is not None:
-        abort(_failure)
+        abort_if_failed()
         return
     if _has_said_lost:
         return  # there is nothing to end in order

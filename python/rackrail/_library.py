@@ -52,6 +52,7 @@ _FUNCTIONS = {  # name: result, arguments
     "rackrail_start": (ctypes.c_int, (_CONTEXT, ctypes.c_int32, ctypes.POINTER(Buffer),
                                       ctypes.c_int32)),
     "rackrail_wait": (ctypes.c_int, (_CONTEXT, ctypes.c_int32)),
+    "rackrail_forget_errors": (ctypes.c_int, (_CONTEXT,)),
     "rackrail_describe": (ctypes.c_size_t, (_CONTEXT, ctypes.c_char_p, ctypes.c_size_t)),
     "rackrail_finish": (ctypes.c_int, (_CONTEXT,)),
     "rackrail_abort": (None, (_CONTEXT, ctypes.c_char_p)),

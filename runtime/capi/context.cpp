@@ -430,6 +430,15 @@ plan::Plan Context::distribute(std::span<const BucketRequest> requests) {
   return plan::parse_plan(std::string_view(told).substr(1), "the plan of rank 0");
 }
 
+void Context::forget_errors() {
+  const std::lock_guard lock(mutex_);
+  require_running();
+  require_nothing_under_way("codecs' errors were to be forgotten");
+  if (session_ != nullptr) {
+    session_->executor().set_residuals({});
+  }
+}
+
 void Context::start(std::uint32_t bucket, const Array& array, float factor) {
   const std::lock_guard lock(mutex_);
   require_running();

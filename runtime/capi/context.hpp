@@ -57,6 +57,7 @@ class Context {
   void all_reduce(const Array& array, float factor);
   /// The number of the first request's bucket.
   std::uint32_t plan(std::span<const BucketRequest> requests);
+  void forget_errors();
   void start(std::uint32_t bucket, const Array& array, float factor);
   void wait(std::uint32_t bucket);
   /// JSON, as rackrail_describe() has it.

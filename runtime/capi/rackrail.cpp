@@ -216,6 +216,10 @@ rackrail_status rackrail_wait(rackrail_context* context, int32_t bucket) {
   return guarded([&] { required(context, "context").context.wait(bucket_number(bucket)); });
 }
 
+rackrail_status rackrail_forget_errors(rackrail_context* context) {
+  return guarded([&] { required(context, "context").context.forget_errors(); });
+}
+
 size_t rackrail_describe(const rackrail_context* context, char* text, size_t capacity) {
   std::string description = "[]";
   (void)guarded([&] { description = required(context, "context").context.describe(); });

@@ -171,6 +171,13 @@ RACKRAIL_API rackrail_status rackrail_start(rackrail_context* context, int32_t b
 RACKRAIL_API rackrail_status rackrail_wait(rackrail_context* context, int32_t bucket);
 
 /*
+ * Forgets what lossy codecs left out of earlier sums of planned buckets, which error feedback would add
+ * to the next ones: for programs that change the model or skip steps by hand. By each rank for itself; no
+ * bucket may be under way.
+ */
+RACKRAIL_API rackrail_status rackrail_forget_errors(rackrail_context* context);
+
+/*
  * What rackrail_plan() has planned, as JSON: a list with "elements", "schedule" and "codec" of each
  * bucket, which are "none" in a job of one, where nothing moves, and "error", the relative error
  * that its codecs leave in one sum without error feedback, by their model (plan/reduced_error.hpp).

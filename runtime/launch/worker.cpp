@@ -26,6 +26,7 @@
 #include "runtime/launch/session.hpp"
 #include "runtime/launch/state_transfer.hpp"
 #include "runtime/missed_peer.hpp"
+#include "runtime/residual_limit.hpp"
 #include "runtime/trainer/checkpoint_writer.hpp"
 #include "runtime/trainer/profile.hpp"
 #include "runtime/trainer/statistics.hpp"
@@ -390,7 +391,9 @@ class Life {
   }
 
   void note_residuals() {
-    const std::size_t places = exchange_->residuals().size();
+    const trainer::Residuals residuals = exchange_->residuals();
+    const auto places = std::ranges::count_if(
+        residuals, [](const auto& entry) { return !entry.first.ends_with(kNormsSuffix); });
     if (places != 0 && !exchange_->holds_parameters()) {
       report_.notes.push_back(
           "error feedback of " + std::to_string(places) + " encoders was dropped after step " +

@@ -28,7 +28,9 @@ from . import meeting
 
 _STEPS_UNTIL_SETTLED = 2
 _SMOOTHING = 0.9  # of the two norms behind the noise scale, per step
-_TYPES = (torch.float32, torch.float16, torch.bfloat16)
+_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_NAMES_OF_TYPES = "float32, float64, float16 or bfloat16"
+_AT_EXIT = 2  # seconds that the end of the process waits for a bucket that is being completed
 
 
 class State:
@@ -57,6 +59,14 @@ class State:
     def is_planned(self):
         """Whether buckets move by a plan of their own yet."""
         return self._planned_sizes is not None
+
+    def reset(self):
+        """Forgets what lossy codecs left out of earlier steps (error feedback), and the gradients' norms
+        that noise_scale() smooths: for a program that loads other parameters, or skips a step. Called by
+        all ranks, between two steps. What one unusual step leaves is limited without that."""
+        _job.forget_errors()
+        self._norms = None
+        self._norms_of_step = []
 
     @property
     def steps(self):
@@ -87,7 +97,7 @@ class State:
         if not _job.is_initialized():
             _join(tensor, self._group or next(iter(_groups_of(bucket)), None))  # an error is the caller's
         if tensor.dtype not in _TYPES:
-            raise _job.InputError(f"a bucket of {tensor.dtype}: expected float32, float16 or bfloat16")
+            raise _job.InputError(f"a bucket of {tensor.dtype}: expected {_NAMES_OF_TYPES}")
         if not self._is_group_checked:
             self.check_group(lambda: _groups_of(bucket))
         if index == 0:
@@ -124,8 +134,7 @@ class State:
             raise _job.InputError("state: found one that a model has already, expected another")
         for name, each in model.named_parameters():
             if each.requires_grad and each.dtype not in _TYPES:
-                raise _job.InputError(f"parameter {name}: found {each.dtype}, expected float32, float16 or"
-                                      " bfloat16")
+                raise _job.InputError(f"parameter {name}: found {each.dtype}, expected {_NAMES_OF_TYPES}")
         _join(next(each for each in model.parameters() if each.requires_grad),
               self._group or model.process_group)
         self.check_group(lambda: [model.process_group])
@@ -245,12 +254,14 @@ class _Line:
         self._tasks = queue.SimpleQueue()
         self._calls = 0  # tasks that have some to make
         self._thread = None
+        self._is_over = False  # the process ends
 
     def give(self, task):
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="rackrail", daemon=True)
                 self._thread.start()
+                _job.at_end_of_process(self._end)
             self._tasks.put(task)  # first: what was started is awaited, whatever comes between
             if self._calls == 0:
                 task.start()
@@ -258,9 +269,19 @@ class _Line:
             self._calls += counted
             task.was_counted = counted
 
+    def _end(self):
+        """Before Python ends, so that this thread is not in a future of PyTorch's then: what Python does to
+        a thread that wants to go on would end the process there with an abort."""
+        self._is_over = True
+        self._tasks.put(None)
+        _job.abort_if_failed()
+        self._thread.join(_AT_EXIT)
+
     def _work(self):
         while True:
             task = self._tasks.get()
+            if task is None:
+                return
             with self._lock:  # until it was given as a whole
                 pass
             result = error = None
@@ -270,6 +291,8 @@ class _Line:
                 error = caught
             with self._lock:
                 self._calls -= task.was_counted
+            if self._is_over:
+                return
             task.settle(result, error)
 
 
@@ -284,7 +307,7 @@ def _join(tensor, group):
 
 
 class _Work:
-    """A bucket's memory as 32-bit floats: its own, or a copy where it has 16 bits."""
+    """A bucket's memory as 32-bit floats: its own, or a copy where it has 16 bits or 64."""
 
     def __init__(self, tensor):
         self._tensor = tensor
