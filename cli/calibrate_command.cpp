@@ -43,7 +43,7 @@ std::vector<plan::Codec> further_codecs(const CalibrateOptions& options) {
   std::vector<plan::Codec> codecs;
   for (const std::string& text : options.codecs) {
     codecs.push_back(
-        named("<command line>", "--codec", [&] { return plan::parse_executable_codec(text); }));
+        named("<command line>", "--codec", [&] { return plan::parse_codec(text); }));
   }
   return codecs;
 }

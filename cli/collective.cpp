@@ -378,16 +378,6 @@ Duration lower_bound(const topology::Topology& cluster, plan::Collective what, B
 
 }  // namespace
 
-plan::Codec parse_bare_codec(const std::string& text) {
-  const plan::Codec codec = plan::parse_codec(text);
-  if (codec.depends_on_shapes() && text.find("density=") == std::string::npos) {
-    throw ConfigError(
-        ErrorContext{"", "codec", fmt::format("'{}'", text),
-                     "a density beside it: no model is here whose matrices have shapes"});
-  }
-  return codec;
-}
-
 void run_collective(Session& session, const topology::Topology& cluster,
                     const CollectiveOptions& options, const sim::SimulationOptions& simulation,
                     const RecordFiles& files) {
@@ -404,7 +394,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
     throw ConfigError(ErrorContext{"<command line>", "--bytes", fmt::format("'{}'", options.bytes),
                                    "at least one float (4 B)"});
   }
-  const plan::Codec codec = option("--codec", options.codec, parse_bare_codec);
+  const plan::Codec codec = option("--codec", options.codec, plan::parse_codec);
   std::optional<std::int64_t> slice_elements;
   if (!options.slice.empty()) {
     const Bytes slice = option("--slice", options.slice, parse_bytes);

@@ -20,10 +20,6 @@ struct CollectiveOptions {
   std::string slice;             ///< empty: 1 MiB; of rings and "best", what is fastest
 };
 
-/// The codec of a collective of no model. Throws ConfigError for one whose density follows from the
-/// shapes of a model's matrices, unless the text says it.
-plan::Codec parse_bare_codec(const std::string& text);
-
 /// Prints time, rates, the exact lower bound and the busiest links, and, where there are files to
 /// write, for which every flow is simulated, the critical path. Throws ConfigError.
 void run_collective(Session& session, const topology::Topology& cluster,

@@ -101,14 +101,11 @@ std::vector<Feature> features() {
 
 enum class NamesFor { kPeople, kPrograms };
 
-/// Codecs that are executed, or the others.
-std::vector<std::string> codec_names(bool are_executable, NamesFor whom) {
+std::vector<std::string> codec_names(NamesFor whom) {
   std::vector<std::string> names;
-  for (const plan::Codec& codec : plan::described_codecs()) {
-    if (codec.is_executable() == are_executable) {
-      names.push_back(whom == NamesFor::kPeople ? plan::display_name(codec)
-                                                : plan::to_string(codec));
-    }
+  for (const plan::Codec& codec : plan::all_codecs()) {
+    names.push_back(whom == NamesFor::kPeople ? plan::display_name(codec)
+                                              : plan::to_string(codec));
   }
   return names;
 }
@@ -123,7 +120,7 @@ void run_info(Session& session) {
   }
   std::vector<std::string> errors;
   nlohmann::json error_list = nlohmann::json::array();
-  for (const plan::Codec& codec : plan::described_codecs()) {
+  for (const plan::Codec& codec : plan::all_codecs()) {
     if (codec.is_lossy()) {
       const plan::CodecError error = plan::usual_error(codec);
       errors.push_back(fmt::format("{} {:.2g}{}", plan::display_name(codec), error.error,
@@ -147,8 +144,7 @@ void run_info(Session& session) {
                         {"clusters", clusters},
                         {"models", models},
                         {"schedules", schedules},
-                        {"codecs", codec_names(true, NamesFor::kPrograms)},
-                        {"codecs_simulated_only", codec_names(false, NamesFor::kPrograms)},
+                        {"codecs", codec_names(NamesFor::kPrograms)},
                         {"codec_errors", error_list},
                         {"configs", configs.string()}});
     return;
@@ -162,9 +158,7 @@ void run_info(Session& session) {
   }
   fmt::print("{}\n", table.to_string());
   fmt::print("schedules  {}\n", fmt::join(schedules, ", "));
-  fmt::print("codecs     {}; planned and simulated only: {}\n",
-             fmt::join(codec_names(true, NamesFor::kPeople), ", "),
-             fmt::join(codec_names(false, NamesFor::kPeople), ", "));
+  fmt::print("codecs     {}\n", fmt::join(codec_names(NamesFor::kPeople), ", "));
   fmt::print("errors     relative error of one encoding, {}: {} (* {})\n",
              plan::to_string(plan::ErrorSource::kTable), fmt::join(errors, ", "),
              plan::to_string(plan::ErrorSource::kFormula));

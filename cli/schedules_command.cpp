@@ -90,7 +90,7 @@ void print_table(const planner::ScheduleTable& table) {
 void run_schedules(Session& session, const SchedulesOptions& options) {
   planner::ScheduleTableOptions chosen;
   chosen.codec =
-      named("<command line>", "--codec", [&] { return parse_bare_codec(options.codec); });
+      named("<command line>", "--codec", [&] { return plan::parse_codec(options.codec); });
   chosen.smallest = named("<command line>", "--from", [&] { return parse_bytes(options.from); });
   chosen.largest = named("<command line>", "--to", [&] { return parse_bytes(options.to); });
   chosen.simulate_all = options.all;

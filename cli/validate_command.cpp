@@ -245,7 +245,7 @@ bool is_emulation(const ValidateOptions& options) {
 plan::Codec parse_rounding_codec(const std::string& text) {
   constexpr double kMostError = 0.1;
   const plan::Codec codec =
-      named("<command line>", "--codecs", [&] { return plan::parse_executable_codec(text); });
+      named("<command line>", "--codecs", [&] { return plan::parse_codec(text); });
   if (plan::relative_error(codec) > kMostError) {
     throw ConfigError(ErrorContext{"<command line>", "--codecs", text,
                                    "codecs that keep every value, as none, fp16 and int8 do"});
@@ -292,7 +292,7 @@ void run_on_gpu(Session& session, const ValidateOptions& options) {
   gpu.worst_allowed = bound("--within", options.within);
   if (!options.gpu_codec.empty()) {
     gpu.codec = named("<command line>", "--codec",
-                      [&] { return plan::parse_executable_codec(options.gpu_codec); });
+                      [&] { return plan::parse_codec(options.gpu_codec); });
   }
   if (!options.gpu_schedule.empty()) {
     gpu.schedule = named("<command line>", "--schedule", [&] {

@@ -41,7 +41,7 @@ std::string limits(const CodecParameter& parameter, Number Codec::* /*field*/) {
 /// "fp32, none, fp16, int8[:block=<1..1048576>], …"
 std::string all_spellings() {
   std::vector<std::string> spellings{std::string(kUncompressedName)};
-  for (const Codec& codec : described_codecs()) {
+  for (const Codec& codec : all_codecs()) {
     const CodecTraits& traits = traits_of(codec);
     std::string& spelling = spellings.emplace_back(traits.name);
     for (std::size_t i = 0; i < traits.parameters.size(); ++i) {
@@ -94,18 +94,9 @@ bool Codec::operator==(const Codec& other) const {
 
 bool Codec::is_elementwise() const { return traits_of(*this).is_elementwise; }
 
-bool Codec::is_executable() const { return traits_of(*this).is_executable; }
-
-bool Codec::depends_on_shapes() const { return traits_of(*this).depends_on_shapes; }
-
 bool Codec::has_error_feedback() const { return traits_of(*this).has_error_feedback; }
 
 bool Codec::survives_many_hops() const { return traits_of(*this).survives_many_hops; }
-
-std::string not_executable(const Codec& codec) {
-  return fmt::format("codec {} is planned and simulated only: nothing executes it",
-                     to_string(codec));
-}
 
 std::int64_t kept_elements(const Codec& codec, std::int64_t elements) {
   if (elements <= 0) {
@@ -147,7 +138,7 @@ Codec parse_codec(std::string_view text) {
     return {};
   }
   const std::size_t colon = text.find(':');
-  for (const Codec& known : described_codecs()) {
+  for (const Codec& known : all_codecs()) {
     if (traits_of(known).name != text.substr(0, colon)) {
       continue;
     }
@@ -174,17 +165,6 @@ Codec parse_codec(std::string_view text) {
   reject(text);
 }
 
-Codec parse_executable_codec(std::string_view text) {
-  const Codec codec = parse_codec(text);
-  if (!codec.is_executable()) {
-    throw ConfigError(ErrorContext{.file = "",
-                                   .where = "codec",
-                                   .found = not_executable(codec),
-                                   .expected = "another codec (see rackrail info)"});
-  }
-  return codec;
-}
-
 std::span<const Codec> known_codecs() {
   static const std::vector<Codec> kCodecs = [] {
     std::vector<Codec> found;
@@ -196,16 +176,6 @@ std::span<const Codec> known_codecs() {
 }
 
 std::span<const Codec> all_codecs() {
-  static const std::vector<Codec> kCodecs = [] {
-    std::vector<Codec> found;
-    std::ranges::copy_if(described_codecs(), std::back_inserter(found),
-                         [](const Codec& codec) { return codec.is_executable(); });
-    return found;
-  }();
-  return kCodecs;
-}
-
-std::span<const Codec> described_codecs() {
   static const std::vector<Codec> kCodecs = [] {
     std::vector<Codec> found;
     for (std::size_t i = 0; i < kCodecKinds; ++i) {

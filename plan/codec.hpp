@@ -31,28 +31,19 @@ inline constexpr std::size_t kCodecKinds = 0
 struct Codec {
   CodecKind kind = CodecKind::kNone;
   std::uint32_t block = 256;  ///< elements per scale, 1 to 2²⁰, where there are blocks
-  /// Share of elements kept, in (0, 1], where some are dropped, or of floats sent by low rank.
-  double density = 0.01;
-  std::uint32_t rank = 4;  ///< columns of each factor, where matrices become two of them
+  double density = 0.01;      ///< share of elements kept, in (0, 1], where some are dropped
 
   bool operator==(const Codec& other) const;
   bool is_lossy() const { return kind != CodecKind::kNone; }
   /// Whether an element's code depends on that element alone, and encoding what was decoded changes
   /// nothing: then neither the range that is encoded nor a second encoding makes a difference.
   bool is_elementwise() const;
-  /// Whether there is an implementation. What is not executable is planned and simulated only.
-  bool is_executable() const;
-  /// Whether its density follows from the shapes of a model's matrices (shaped_codec.hpp).
-  bool depends_on_shapes() const;
   /// Whether the error is fed back (e ← g + e − D(C(g+e))): all that are coarser than 16 bits.
   bool has_error_feedback() const;
   /// Whether it may be applied again to every partial sum of a long route, and to gradients that
   /// are sensitive (norms, biases): rounding to 16 bits may, what is coarser may not.
   bool survives_many_hops() const;
 };
-
-/// One line for who is asked to execute a codec that is not executable.
-std::string not_executable(const Codec& codec);
 
 /// Bytes of the encoded form of `elements` floats, as the file of the codec says (and 0 for none).
 Bytes encoded_size(const Codec& codec, std::int64_t elements);
@@ -70,16 +61,12 @@ double relative_error(const Codec& codec);
 std::string to_string(const Codec& codec);
 /// The reverse, and "fp32" for none; throws ConfigError with found and expected.
 Codec parse_codec(std::string_view text);
-/// The same for who executes it: throws for what is only planned and simulated, too.
-Codec parse_executable_codec(std::string_view text);
 
 /// Codecs that plans use as a rule, with default parameters, from the lightest to the strongest: a
 /// calibration has them all. What a plan may use is planner/codecs_to_try.hpp's to say.
 std::span<const Codec> known_codecs();
-/// Every executable codec, with default parameters, from the lightest to the strongest: those
+/// Every codec, with default parameters, from the lightest to the strongest: those
 /// above, and those that are used only when they are asked for.
 std::span<const Codec> all_codecs();
-/// Those, and at their place the ones that are planned and simulated only.
-std::span<const Codec> described_codecs();
 
 }  // namespace rackrail::plan

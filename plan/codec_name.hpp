@@ -11,8 +11,7 @@ namespace rackrail::plan {
 /// Of what is sent as it is. parse_codec() reads it, too.
 inline constexpr std::string_view kUncompressedName = "fp32";
 
-/// "fp32" for none, low rank by its rank alone, as "lowrank:rank=4", whatever share of its floats a
-/// model's shapes make of that; all others as to_string().
+/// "fp32" for none; all others as to_string().
 std::string display_name(const Codec& codec);
 
 }  // namespace rackrail::plan

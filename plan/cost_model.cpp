@@ -28,7 +28,7 @@ DeviceRates device_rates(std::string_view device_class) {
   }
   const Bandwidth memory = device->codec_memory;
   DeviceRates rates;
-  for (const Codec& codec : described_codecs()) {
+  for (const Codec& codec : all_codecs()) {
     const CodecTraffic traffic = codec_format(codec.kind).traffic(codec);
     rates.codecs[static_cast<std::size_t>(codec.kind)] = {rate(memory, traffic.encode),
                                                           rate(memory, traffic.decode_add)};

@@ -27,15 +27,4 @@ Plan without_codecs(Plan plan) {
   return plan;
 }
 
-void require_executable(const Plan& plan) {
-  for (const Bucket& bucket : plan.buckets) {
-    if (!bucket.codec.is_executable()) {
-      throw PlanError(ErrorContext{.file = "",
-                                   .where = "buckets codec",
-                                   .found = not_executable(bucket.codec),
-                                   .expected = "a plan with other codecs to execute"});
-    }
-  }
-}
-
 }  // namespace rackrail::plan

@@ -88,7 +88,4 @@ struct Plan {
 /// The plan without codecs: as its steps of warm-up are executed.
 Plan without_codecs(Plan plan);
 
-/// Throws PlanError where a bucket has a codec that is only planned and simulated.
-void require_executable(const Plan& plan);
-
 }  // namespace rackrail::plan

@@ -80,13 +80,7 @@ Duration Workload::backward() const {
 }
 
 CodecError Workload::sourced_codec_error(const Codec& codec) const {
-  auto measured = codec_errors.find(to_string(codec));
-  if (measured == codec_errors.end() && codec.depends_on_shapes()) {
-    // Whoever measured it need not have named the density that follows from the model.
-    Codec of_any_density = codec;
-    of_any_density.density = Codec{}.density;
-    measured = codec_errors.find(to_string(of_any_density));
-  }
+  const auto measured = codec_errors.find(to_string(codec));
   return measured == codec_errors.end() ? usual_error(codec)
                                         : CodecError{measured->second, ErrorSource::kModelFile};
 }

@@ -10,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "plan/shaped_codec.hpp"
 #include "planner/batch.hpp"
 #include "planner/batch/batch_space.hpp"
 #include "planner/bound.hpp"
@@ -23,21 +22,6 @@
 namespace rackrail::planner {
 
 namespace {
-
-/// What became of a codec that depends on shapes, with those of this model.
-std::string factor_note(const plan::Codec& codec, const plan::Workload& workload) {
-  const plan::FactorSize size = plan::factor_size(workload, codec.rank);
-  if (size.matrices == 0) {
-    return fmt::format(
-        "low rank {} saves nothing: no tensor of the workload has a shape with smaller factors, so "
-        "gradients are sent in FP32",
-        codec.rank);
-  }
-  return fmt::format(
-      "low rank {} sends {:.2g} % of the floats: factors of {} of {} tensors, the others in full; "
-      "it can be planned and simulated, not executed",
-      codec.rank, 100 * size.density(), size.matrices, size.tensors);
-}
 
 void require_ranks(const topology::Topology& topology) {
   if (topology.rank_count() < 2) {
@@ -59,9 +43,6 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
                        plan::CostModel& cost_model, const PlannerOptions& asked,
                        const Report& report) {
   PlannerOptions options = asked;
-  if (asked.codec.has_value()) {
-    options.codec = plan::resolved_for(workload, *asked.codec);
-  }
   bool is_reporting = false;
   bool is_near_bound = false;
   std::optional<QuickLimit> quick;
@@ -151,9 +132,6 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   if (asked.enough_gap && !ends_near_bound) {
     plan.notes.emplace_back(
         "--gap had no effect, as the batch is searched, too; --local-batch fixes it");
-  }
-  if (asked.codec.has_value() && asked.codec->depends_on_shapes()) {
-    plan.notes.push_back(factor_note(*asked.codec, workload));
   }
   return plan;
 }

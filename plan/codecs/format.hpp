@@ -36,8 +36,6 @@ struct CodecTraits {
   bool has_error_feedback = false;  ///< see Codec::has_error_feedback
   bool survives_many_hops = false;  ///< see Codec::survives_many_hops
   bool is_default = false;          ///< see known_codecs()
-  bool depends_on_shapes = false;   ///< see Codec::depends_on_shapes
-  bool is_executable = true;        ///< see Codec::is_executable
 };
 
 /// Bytes of memory read and written per FP32 element, compulsory traffic only: from them follow the
@@ -66,7 +64,7 @@ class CodecFormat {
   virtual double relative_error(const Codec& codec) const = 0;
   virtual CodecTraffic traffic(const Codec& codec) const = 0;
   /// CPU implementation; the same bits whatever its vector instructions. `codec` has parameters
-  /// within their limits. Throws RuntimeFailure where is_executable is false.
+  /// within their limits.
   virtual std::unique_ptr<CodecArithmetic> arithmetic(const Codec& codec) const = 0;
 
  private:

@@ -17,9 +17,6 @@ const CodecFormat& codec_format(CodecKind kind) {
 }
 
 std::unique_ptr<CodecArithmetic> make_codec_arithmetic(const Codec& codec) {
-  if (!codec.is_executable()) {
-    throw RuntimeFailure(not_executable(codec));
-  }
   const CodecFormat& format = codec_format(codec.kind);
   for (const CodecParameter& parameter : format.traits().parameters) {
     if (!is_within_limits(parameter, codec)) {

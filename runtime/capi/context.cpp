@@ -58,9 +58,7 @@ std::optional<plan::Plan> described_plan(const Settings& settings,
     return std::nullopt;
   }
   // Where nobody described the cluster, there is nothing to hold the plan's against.
-  plan::Plan plan = plan::load_plan(settings.plan, settings.cluster.empty() ? nullptr : &cluster);
-  plan::require_executable(plan);
-  return plan;
+  return plan::load_plan(settings.plan, settings.cluster.empty() ? nullptr : &cluster);
 }
 
 std::optional<plan::Plan> plan_of(const Settings& settings, const topology::Topology& cluster) {

@@ -45,7 +45,7 @@ CodecChoice read_codec(const Said& said) {
     return std::nullopt;
   }
   try {
-    return plan::parse_executable_codec(said.text);
+    return plan::parse_codec(said.text);
   } catch (const ConfigError& error) {
     ErrorContext context = error.context();
     context.file = said.file;

@@ -162,7 +162,6 @@ JobSettings Leader::settings_of(const plan::Plan& plan) {
   if (options_.resume) {
     settings.restore = latest_checkpoint(settings.checkpoint_folder);
   }
-  plan::require_executable(plan);
   const std::int64_t samples = require_training(training, plan);
   if (options_.batch_may_change) {
     settings.samples = samples;

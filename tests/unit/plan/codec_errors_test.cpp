@@ -55,9 +55,6 @@ TEST_CASE(
     CHECK(error_of(beyond).error <= 1);
   }
   CHECK(error_of("topk:density=1").error == 0);
-  const CodecError low_rank = error_of("lowrank:rank=4");
-  CHECK(low_rank.source == ErrorSource::kFormula);
-  CHECK(low_rank.error == relative_error(parse_codec("lowrank:rank=4")));
 }
 
 TEST_CASE("what was measured on a model's own gradients comes before the table") {
