@@ -42,8 +42,7 @@ struct CalibrateOptions {
 std::vector<plan::Codec> further_codecs(const CalibrateOptions& options) {
   std::vector<plan::Codec> codecs;
   for (const std::string& text : options.codecs) {
-    codecs.push_back(
-        named("<command line>", "--codec", [&] { return plan::parse_codec(text); }));
+    codecs.push_back(named("<command line>", "--codec", [&] { return plan::parse_codec(text); }));
   }
   return codecs;
 }

@@ -104,8 +104,7 @@ enum class NamesFor { kPeople, kPrograms };
 std::vector<std::string> codec_names(NamesFor whom) {
   std::vector<std::string> names;
   for (const plan::Codec& codec : plan::all_codecs()) {
-    names.push_back(whom == NamesFor::kPeople ? plan::display_name(codec)
-                                              : plan::to_string(codec));
+    names.push_back(whom == NamesFor::kPeople ? plan::display_name(codec) : plan::to_string(codec));
   }
   return names;
 }

@@ -291,8 +291,8 @@ void run_on_gpu(Session& session, const ValidateOptions& options) {
   gpu.local_batch = options.local_batch;
   gpu.worst_allowed = bound("--within", options.within);
   if (!options.gpu_codec.empty()) {
-    gpu.codec = named("<command line>", "--codec",
-                      [&] { return plan::parse_codec(options.gpu_codec); });
+    gpu.codec =
+        named("<command line>", "--codec", [&] { return plan::parse_codec(options.gpu_codec); });
   }
   if (!options.gpu_schedule.empty()) {
     gpu.schedule = named("<command line>", "--schedule", [&] {

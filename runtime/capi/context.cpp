@@ -128,6 +128,7 @@ Context::Context(Settings settings) : settings_(std::move(settings)) {
 }
 
 Context::~Context() {
+  stall_.reset();
   session_.reset();
   server_.reset();
 }
@@ -182,12 +183,12 @@ void Context::join() {
   options.rendezvous_deadline = settings_.timeout;
   const std::string where = server_ ? runtime::addresses_for_others(server_->address())
                                     : runtime::to_string(options.coordinator);
-  const LateNotice notice({.coordinator = options.coordinator,
-                           .token = options.token,
-                           .token_source = {},
-                           .tls = options.tls,
-                           .is_network_private = options.is_network_private},
-                          where, rank(), world_size());
+  const runtime::Inquirer inquirer{.coordinator = options.coordinator,
+                                   .token = options.token,
+                                   .token_source = {},
+                                   .tls = options.tls,
+                                   .is_network_private = options.is_network_private};
+  const LateNotice notice(inquirer, where, rank(), world_size());
   session_ = std::make_unique<runtime::Session>(std::move(options));
   try {
     session_->join();
@@ -197,6 +198,7 @@ void Context::join() {
     session_->fail({error.what(), error.is_bad_input()});
     throw;
   }
+  stall_ = std::make_unique<StallNotice>(inquirer, rank());
   for (const plan::Bucket& bucket : session_->plan().buckets) {
     elements_.push_back(bucket.elements);
   }
@@ -309,6 +311,9 @@ void Context::next_step(std::uint32_t call) {
     session_->executor().begin_step(step_);
   }
   ++step_;
+  if (session_ != nullptr) {
+    session_->coordinator().set_progress({.step = step_, .loss = 0, .step_time = {}});
+  }
   in_step_ = true;
   std::fill(states_.begin(), states_.end(), State::kIdle);
 }
@@ -330,6 +335,7 @@ void Context::all_reduce(const Array& array, float factor) {
   watched([&] {
     for (const std::vector<Part>& parts : cut(static_cast<std::int64_t>(data.size()))) {
       next_step(call_of(data.size()));
+      const StallNotice::Wait wait(*stall_, step_);
       send_parts(parts, data);
     }
   });
@@ -495,6 +501,7 @@ void Context::wait(std::uint32_t bucket) {
   }
   if (session_ != nullptr) {
     runtime::PlanExecutor& executor = session_->executor();  // stays as long as a bucket is started
+    const StallNotice::Wait wait(*stall_, step_);
     lock.unlock();
     std::exception_ptr failure;
     try {

@@ -21,6 +21,7 @@
 
 #include "runtime/capi/bucket_plans.hpp"
 #include "runtime/capi/settings.hpp"
+#include "runtime/capi/stall_notice.hpp"
 #include "runtime/coordinator/server.hpp"
 #include "runtime/cuda/gpu_arrays.hpp"
 #include "runtime/launch/session.hpp"
@@ -114,6 +115,7 @@ class Context {
   std::optional<plan::Plan> made_;            ///< of rank 0: what the settings name a file of
   std::unique_ptr<runtime::CoordinatorServer> server_;  ///< of rank 0
   std::unique_ptr<runtime::Session> session_;           ///< none in a job of one
+  std::unique_ptr<StallNotice> stall_;                  ///< likewise
 };
 
 }  // namespace rackrail::capi

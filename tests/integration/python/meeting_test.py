@@ -44,6 +44,13 @@ if rank == 1:
 rackrail.torch.register(model)
 print("good")
 """
+STALLED = """
+import numpy, time, rackrail
+rackrail.allreduce(numpy.ones(10, numpy.float32))
+if rackrail.rank() == 2:
+    time.sleep(70)
+rackrail.allreduce(numpy.ones(10, numpy.float32))
+"""
 REFUSED = """
 import os, torch, torch.distributed as dist, rackrail, rackrail.torch
 dist.init_process_group("gloo")
@@ -108,6 +115,12 @@ class Meeting(RankTest):
         first, late = self.run_ranks(2, self.write("late.py", LATE))
         self.assertEqual((first.out, late.out), ("good\n", "good\n"))
         self.assertIn("rackrail: rank 0 waits for rank 1, which has not called rackrail yet", first.err)
+
+    @harness.slow
+    def test_who_has_not_begun_a_sum_is_said_after_a_minute(self):
+        for rank, result in enumerate(self.run_ranks(3, self.write("stalled.py", STALLED))):
+            self.assertEqual(result.err, "" if rank == 2 else f"rackrail: rank {rank} has waited 60 s and more"
+                             " in a sum that rank 2 has not begun\n", str(result))
 
 
 if __name__ == "__main__":

@@ -93,11 +93,10 @@ TEST_CASE("a codec that does not exist is refused with what does") {
     CAPTURE(text);
     CHECK_THROWS_AS(parse_codec(text), ConfigError);
   }
-  CHECK_THROWS_WITH(
-      parse_codec("fp4"),
-      Catch::Contains("'fp4'") && Catch::Contains("fp16, ") &&
-          Catch::Contains("int8[:block=<1..1048576>], ") &&
-          Catch::Contains(" or randomk[:density=<above 0, up to 1>]"));
+  CHECK_THROWS_WITH(parse_codec("fp4"),
+                    Catch::Contains("'fp4'") && Catch::Contains("fp16, ") &&
+                        Catch::Contains("int8[:block=<1..1048576>], ") &&
+                        Catch::Contains(" or randomk[:density=<above 0, up to 1>]"));
 }
 
 TEST_CASE("people read FP32") {
