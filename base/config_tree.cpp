@@ -185,7 +185,7 @@ double ConfigValue::share() const {
       !(value >= 0 && value <= 1)) {
     fail("a share such as '35 %' or 0.35");
   }
-  return value;
+  return std::abs(value);  // of "-0"
 }
 
 namespace {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.hpp"
+
 namespace rackrail {
 
 std::optional<std::size_t> first_line_not_utf8(std::string_view text) {
@@ -39,6 +41,13 @@ std::optional<std::size_t> first_line_not_utf8(std::string_view text) {
     i += form->following + 1;
   }
   return std::nullopt;
+}
+
+void require_utf8(std::string_view text, const std::string& file) {
+  if (const auto line = first_line_not_utf8(text)) {
+    throw ConfigError(ErrorContext{file, "line " + std::to_string(*line), "bytes that are no UTF-8",
+                                   "text in UTF-8"});
+  }
 }
 
 }  // namespace rackrail

@@ -50,5 +50,7 @@ inline std::string counted(std::int64_t count, std::string_view noun) {
 
 /// From 1; none where all of it is UTF-8.
 std::optional<std::size_t> first_line_not_utf8(std::string_view text);
+/// Throws ConfigError with the file and that line.
+void require_utf8(std::string_view text, const std::string& file);
 
 }  // namespace rackrail

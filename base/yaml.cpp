@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace rackrail {
 namespace {
@@ -51,6 +52,7 @@ std::optional<YAML::Mark> second_document(const std::string& text) {
 }  // namespace
 
 YAML::Node load_yaml(const std::string& text, const std::string& file) {
+  require_utf8(text, file);
   YAML::Node document;
   std::optional<YAML::Mark> second;
   try {

@@ -8,6 +8,7 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/text.hpp"
 #include "plan/device_class.hpp"
 #include "plan/workload_formats.hpp"
 
@@ -113,6 +114,7 @@ std::filesystem::path workload_path(const std::string& name_or_path,
 }
 
 Workload read_workload_text(const std::string& content, const std::filesystem::path& path) {
+  require_utf8(content, path.string());
   return looks_like_workload_csv(content)
              ? parse_workload_csv(content, path.string(), path.stem().string())
              : parse_workload_yaml(content, path.string());

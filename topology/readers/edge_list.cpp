@@ -22,6 +22,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <utility>
 
@@ -358,7 +359,7 @@ class EdgeListParser {
     if (end != text.c_str() + text.size() || !(value >= 0 && value <= 1)) {
       row.fail("cpu_share", fmt::format("'{}'", text), "a share from 0 to 1");
     }
-    return value;
+    return std::abs(value);  // of "-0"
   }
 
   void read_vertex(const Row& row) {

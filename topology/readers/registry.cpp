@@ -73,10 +73,7 @@ ReadResult read_cluster_text(const std::filesystem::path& path, std::string cont
   if (trimmed(content).empty()) {
     throw ConfigError(ErrorContext{path.string(), "", "an empty file", "a cluster"});
   }
-  if (const auto line = first_line_not_utf8(content)) {
-    throw ConfigError(ErrorContext{path.string(), fmt::format("line {}", *line),
-                                   "bytes that are no UTF-8", "text in UTF-8"});
-  }
+  require_utf8(content, path.string());
   const Reader& reader = reader_for(path, content, options);
   try {
     ReadResult result = reader.read(path, content, options);

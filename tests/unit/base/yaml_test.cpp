@@ -27,6 +27,8 @@ TEST_CASE("one YAML document is read, or none") {
 TEST_CASE("a second YAML document, and what is none, is refused with its line") {
   CHECK_THAT(error_of("a: 1\n---\nb: 2\n"),
              Catch::StartsWith("a.yaml: line 2: found a second document, expected one"));
+  CHECK_THAT(error_of("a: 1\nb: x\xa8y\n"),
+             Catch::StartsWith("a.yaml: line 2: found bytes that are no UTF-8"));
   CHECK_THAT(error_of("a: 1\nb: [x\n"), Catch::StartsWith("a.yaml: line 3: found '"));
 }
 

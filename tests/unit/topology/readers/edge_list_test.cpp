@@ -1,4 +1,5 @@
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <string>
 
 #include "tests/unit/topology/graphs.hpp"
@@ -233,6 +234,15 @@ TEST_CASE("one-way links are written as directed") {
   const std::string text = to_edge_list(t);
   CHECK(text.starts_with("# directed\n"));
   CHECK(read_text(text).link_count() == t.link_count());
+}
+
+TEST_CASE("a share of minus nothing is none, in every form that a cluster is written in") {
+  const Topology t = read_cluster_text("a.csv",
+                                       "source,target,bandwidth,latency,cpu_share\n"
+                                       "gpu0,gpu1,1 GB/s,1 us,-.0\n")
+                         .topology;
+  CHECK_FALSE(std::signbit(t.link(LinkId(0U)).cpu_share));
+  CHECK(read_cluster_text("flat.yaml", to_flat_yaml(t)).topology.digest() == t.digest());
 }
 
 TEST_CASE("mistakes in an edge list are named with line and column") {
