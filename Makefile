@@ -8,8 +8,9 @@ export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 help:
 	@echo 'make demo     install what is needed, build the release, show what rackrail does'
 	@echo 'make test     install what is needed, build, run the tests that take minutes in all'
-	@echo 'make test-slow  all other tests: long waits, lost workers, PyTorch, format, and the unit'
-	@echo '              tests under the address and undefined-behaviour sanitizers'
+	@echo 'make test-slow  all other tests: long waits, lost workers, PyTorch, format, and what'
+	@echo '              make test-sanitized runs'
+	@echo 'make test-sanitized  unit tests under the address and undefined-behaviour sanitizers'
 	@echo 'make build    the release: build/release/bin/rackrail'
 	@echo 'make bench    build and run the benchmarks'
 	@echo 'make format   clang-format over all sources'
@@ -36,7 +37,12 @@ test: dependencies
 .PHONY: test-slow
 test-slow:
 	@scripts/install-dependencies clang-19 clang-format libclang-rt-19-dev
-	@scripts/run-tests --build -j $(JOBS) dev:slow asan:sanitized+fast tsan:threads+fast
+	@scripts/run-tests --build -j $(JOBS) dev:slow asan:sanitized+fast tsan:threads+fast asan:fuzz
+
+.PHONY: test-sanitized
+test-sanitized:
+	@scripts/install-dependencies clang-19 libclang-rt-19-dev
+	@scripts/run-tests --build -j $(JOBS) asan:sanitized+fast
 
 .PHONY: bench
 bench: dependencies

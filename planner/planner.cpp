@@ -53,10 +53,12 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   options.effort = quick ? SearchEffort::kQuick : SearchEffort::kThorough;
   bool is_quickly_done = false;
   bool is_told_to_stop = false;
+  std::optional<QuickLimit> quick_report;  // of a quick search
   if (asked.stop || asked.enough_gap || quick) {
     options.stop = [&] {
       if (is_reporting) {
-        return asked.stop_report && asked.stop_report();
+        return (asked.stop_report && asked.stop_report()) ||
+               (quick_report && quick_report->is_reached());
       }
       is_quickly_done = is_quickly_done || (quick && quick->is_reached());
       is_told_to_stop = is_told_to_stop || (asked.stop && asked.stop());
@@ -123,6 +125,10 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   FinishedPlan finished{found.best, finish(found)};
   if (report) {
     is_reporting = true;
+    if (options.effort == SearchEffort::kQuick) {
+      constexpr double kShareOfReport = 0.5;
+      quick_report.emplace(topology.rank_count(), kShareOfReport);
+    }
     options.progress = part_of(asked.progress, kSearchWithReport, 1);
     report({search, found, finished, space, workload, cost_model, options, sizes, finish});
   }

@@ -14,7 +14,7 @@
 namespace rackrail::runtime {
 
 /// Gradients of at most so many times the usual norm leave what they leave.
-inline constexpr double kUsualSpread = 10;
+inline constexpr double kUsualSpread = 100;
 
 /// Euclidean; infinite or not a number where one of the values is.
 double norm_of(std::span<const float> values);

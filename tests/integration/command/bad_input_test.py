@@ -139,7 +139,7 @@ class BadInput(harness.CommandTest):
     def test_rates_of_links(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "--naive", "-o", "plan.json")
         for content, found in (("garbage\n", "columns garbage"), ("link,bandwidth\n", "no row"),
-                               ("link,bandwidth\ngarbage\n", "1 cell,")):
+                               ("link,bandwidth\ngarbage\n", "1 cell")):
             with self.subTest(content=content):
                 self.write("rates.csv", content)
                 self.assert_bad_input("replan", "plan.json", "--link-rates", "rates.csv", file="rates.csv",

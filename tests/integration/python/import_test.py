@@ -12,7 +12,7 @@ int rackrail_interface(void) {{ return {interface}; }}
 const char* rackrail_unavailable(void) {{ return {unavailable}; }}
 """
 OTHERS = ("last_error", "init", "rank", "world_size", "all_reduce", "plan", "start", "wait",
-          "describe", "finish", "abort", "destroy")
+          "forget_errors", "describe", "finish", "abort", "destroy")
 
 
 @unittest.skipUnless(shutil.which("cc"), "no C compiler here to make stub libraries with")
