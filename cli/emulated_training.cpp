@@ -172,6 +172,7 @@ plan::Plan plan_for_network(const topology::Topology& machine, const MachineCost
 runtime::JobResult run_in_network(const emulate::EmulatedNetwork& network, const plan::Plan& plan,
                                   runtime::JobOptions job) {
   job.listen = {emulate::kLeaderAddress, 0};
+  job.is_network_private = true;
   job.place_worker = [&network](Rank rank, runtime::ChildCommand& command) {
     network.place(command, rank);
   };

@@ -40,6 +40,9 @@ struct ExecutorStatistics {
 /// and these with kNormsSuffix (residual_limit.hpp).
 using Residuals = std::map<std::string, std::vector<float>>;
 
+/// PlanExecutor::set_call() of an array without elements.
+inline constexpr std::uint32_t kEmptyCall = 0xffffffff;
+
 class PlanExecutor {
  public:
   virtual ~PlanExecutor() = default;

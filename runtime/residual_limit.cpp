@@ -37,6 +37,9 @@ void limit_residual(std::vector<float>& usual, std::size_t slice, double norm,
     std::ranges::fill(residual, 0.0F);
     return;
   }
+  if (norm == 0) {
+    return;  // nothing was there to be left out, and nothing of it is usual
+  }
   usual.resize(std::max(usual.size(), slice + 1));
   const double before = usual[slice];
   if (before == 0) {
@@ -50,7 +53,9 @@ void limit_residual(std::vector<float>& usual, std::size_t slice, double norm,
       value *= factor;
     }
   }
-  usual[slice] = static_cast<float>(kSmoothing * before + (1 - kSmoothing) * std::min(norm, most));
+  // By a tenth at most in a step: so that one unusual gradient does not make the next one usual.
+  usual[slice] =
+      static_cast<float>(kSmoothing * before + (1 - kSmoothing) * std::min(norm, 2 * before));
 }
 
 }  // namespace rackrail::runtime

@@ -144,7 +144,7 @@ void SliceEngine::require_same_call(Rank source, const SliceHeader& header) cons
   if (header.step == step_ && header.call != call_) {
     const auto named = [](std::uint32_t call) {
       return call == 0 ? std::string("planned buckets")
-                       : fmt::format("an array of {} elements", call);
+                       : fmt::format("an array of {} elements", call == kEmptyCall ? 0 : call);
     };
     throw RuntimeFailure(fmt::format("rank {} sums {}, rank {} {}: all ranks must sum the same",
                                      source.value(), named(header.call), self_.value(),

@@ -134,9 +134,20 @@ def at_end_of_process(function):
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         from multiprocessing.util import Finalize
-        Finalize(None, function, exitpriority=100)
+        Finalize(None, _after_exception, (function,), exitpriority=100)
     else:
         atexit.register(function)
+
+
+def _after_exception(function):
+    """For multiprocessing, which ends a process in an exception's handler, if one has ended its work, and
+    so shows it to no excepthook."""
+    global _failure
+    error = sys.exc_info()[1]
+    if _failure is None and error is not None and not (
+            isinstance(error, SystemExit) and error.code in (None, 0)):
+        _failure = f"{type(error).__name__}: {error}".splitlines()[0]
+    function()
 
 
 def _join(config, context):

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -17,6 +17,7 @@
 #include "runtime/capi/late_notice.hpp"
 #include "runtime/coordinator/own_addresses.hpp"
 #include "runtime/launch/gpu_worker.hpp"
+#include "runtime/residual_limit.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::capi {
@@ -108,7 +109,7 @@ runtime::RankGroups parse_hosts(const std::string& text) {
 
 /// PlanExecutor::set_call() of an array of so many elements, of which there is at least one.
 std::uint32_t call_of(std::size_t elements) {
-  constexpr std::size_t kMost = std::numeric_limits<std::uint32_t>::max();
+  constexpr std::size_t kMost = runtime::kEmptyCall - 1;
   return static_cast<std::uint32_t>((elements - 1) % kMost + 1);
 }
 
@@ -328,18 +329,20 @@ void Context::all_reduce(const Array& array, float factor) {
     settle_alone();
     return;  // of one rank the factor is 1
   }
-  if (array.data.empty()) {
-    return;
-  }
-  const std::span<float> data = bring(array, copy_here_, factor);
+  // Of none, one float is sent: those who gave some learn that this rank did not.
+  std::array<float, 1> nothing{};
+  const bool is_empty = array.data.empty();
+  const std::span<float> data = is_empty && gpu_ == nullptr ? std::span<float>(nothing)
+                                : is_empty                  ? room(copy_here_, 1)
+                                                            : bring(array, copy_here_, factor);
   watched([&] {
     for (const std::vector<Part>& parts : cut(static_cast<std::int64_t>(data.size()))) {
-      next_step(call_of(data.size()));
+      next_step(is_empty ? runtime::kEmptyCall : call_of(data.size()));
       const StallNotice::Wait wait(*stall_, step_);
       send_parts(parts, data);
     }
   });
-  if (data.data() != array.data.data()) {
+  if (!is_empty && data.data() != array.data.data()) {
     gpu_->copy(data, array.data);
   }
 }
@@ -439,7 +442,11 @@ void Context::forget_errors() {
   require_running();
   require_nothing_under_way("codecs' errors were to be forgotten");
   if (session_ != nullptr) {
-    session_->executor().set_residuals({});
+    runtime::Residuals kept = session_->executor().residuals();
+    std::erase_if(kept, [](const auto& entry) {  // what is usual stays known
+      return !entry.first.ends_with(runtime::kNormsSuffix);
+    });
+    session_->executor().set_residuals(std::move(kept));
   }
 }
 

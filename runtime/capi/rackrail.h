@@ -139,7 +139,7 @@ RACKRAIL_API int32_t rackrail_world_size(const rackrail_context* context);
 /*
  * Sums an array of any size over all ranks, exactly in FP32; returns when it is done. No bucket may
  * be under way. The array has the same size on all ranks: where it has not, all of them get
- * RACKRAIL_PEER_LOST with both sizes (over NCCL this is not checked).
+ * RACKRAIL_PEER_LOST with both sizes (where sums are made on GPUs this is not checked).
  */
 RACKRAIL_API rackrail_status rackrail_all_reduce(rackrail_context* context,
                                                  const rackrail_buffer* buffer, int32_t operation);

@@ -5,7 +5,6 @@
 
 #include "base/error.hpp"
 #include "runtime/coordinator/job_token.hpp"
-#include "runtime/coordinator/local_socket.hpp"
 #include "runtime/launch/session.hpp"
 
 namespace rackrail::capi {
@@ -55,14 +54,6 @@ CodecChoice read_codec(const Said& said) {
   }
 }
 
-/// Whether torchrun has started all ranks on this machine.
-bool is_on_one_machine(const runtime::LaunchEnvironment& launch,
-                       const runtime::EnvironmentMap& environment) {
-  const auto local = environment.find("LOCAL_WORLD_SIZE");
-  return launch.launcher == "torchrun" && launch.coordinator_source != "RACKRAIL_COORDINATOR" &&
-         local != environment.end() && local->second == std::to_string(launch.world_size);
-}
-
 runtime::LaunchEnvironment launch_of(const rackrail_config& config,
                                      const runtime::EnvironmentMap& environment) {
   runtime::LaunchEnvironment alone;
@@ -74,10 +65,6 @@ runtime::LaunchEnvironment launch_of(const rackrail_config& config,
     auto launch = runtime::detect_launch(environment).value_or(alone);
     if (config.coordinator != nullptr) {
       launch.coordinator = runtime::parse_host_port(config.coordinator, "coordinator", kConfig);
-    } else if (is_on_one_machine(launch, environment)) {
-      // One job at a time has the port that torchrun's own store listens at.
-      launch.coordinator =
-          runtime::local_meeting("torchrun " + std::to_string(launch.coordinator.port));
     }
     return launch;
   }

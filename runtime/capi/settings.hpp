@@ -35,9 +35,7 @@ struct Settings {
   Duration timeout;
 };
 
-/// `config` may be null. Where torchrun says that all ranks are on this machine (LOCAL_WORLD_SIZE),
-/// they meet at a socket of this user's (coordinator/local_socket.hpp), whatever the machine's name
-/// is: no token is needed there. Throws ConfigError.
+/// `config` may be null. Throws ConfigError.
 Settings read_settings(const rackrail_config* config, const runtime::EnvironmentMap& environment);
 
 }  // namespace rackrail::capi

@@ -12,6 +12,7 @@
 #include <initializer_list>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "runtime/coordinator/job_token.hpp"
@@ -91,21 +92,26 @@ std::string pem_of(EVP_PKEY* key) {
   return text_of(memory.get());
 }
 
+[[noreturn]] void refuse(const std::filesystem::path& file, const char* found) {
+  throw ConfigError(ErrorContext{.file = file.string(),
+                                 .where = "",
+                                 .found = found,
+                                 .expected = "a place where there is no such file yet"});
+}
+
 /// For its owner alone, and never over another file.
 void write_new(const std::filesystem::path& file, const std::string& text) {
   const int descriptor =
       open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
-  const bool is_written = descriptor >= 0 && write(descriptor, text.data(), text.size()) ==
-                                                 static_cast<ssize_t>(text.size());
-  const int error = errno;
-  if (descriptor >= 0) {
-    close(descriptor);
+  if (descriptor < 0) {
+    refuse(file, std::strerror(errno));
   }
-  if (!is_written) {
-    throw ConfigError(ErrorContext{.file = file.string(),
-                                   .where = "",
-                                   .found = std::strerror(error),
-                                   .expected = "a place where there is no such file yet"});
+  const ssize_t written = write(descriptor, text.data(), text.size());
+  const int error = written < 0 ? errno : ENOSPC;
+  close(descriptor);
+  if (written != static_cast<ssize_t>(text.size())) {
+    unlink(file.c_str());
+    refuse(file, std::strerror(error));
   }
 }
 
@@ -125,14 +131,33 @@ void make_certificates(const std::filesystem::path& folder, int days) {
                        {{NID_basic_constraints, "critical,CA:FALSE"},
                         {NID_ext_key_usage, "serverAuth,clientAuth"},
                         {NID_subject_alt_name, std::string("DNS:") + kCoordinatorTlsName}});
+  const std::filesystem::path place = folder.has_filename() ? folder : folder.parent_path();
+  const struct {
+    std::filesystem::path file;
+    std::string text;
+  } files[] = {{place / "key.pem", pem_of(key.get())},
+               {place / "cert.pem", pem_of(certificate.get())},
+               {place / "ca.pem", pem_of(authority.get())}};
   std::error_code ignored;
-  if (folder.has_parent_path()) {
-    std::filesystem::create_directories(folder.parent_path(), ignored);
+  for (const auto& each : files) {
+    if (std::filesystem::exists(each.file, ignored)) {
+      refuse(each.file, "a file");
+    }
   }
-  mkdir(folder.c_str(), S_IRWXU);  // or it is there, or writing says why not
-  write_new(folder / "key.pem", pem_of(key.get()));
-  write_new(folder / "cert.pem", pem_of(certificate.get()));
-  write_new(folder / "ca.pem", pem_of(authority.get()));
+  std::filesystem::create_directories(place.parent_path(), ignored);
+  mkdir(place.c_str(), S_IRWXU);  // or it is there, or writing says why not
+  std::vector<std::filesystem::path> written;
+  try {
+    for (const auto& each : files) {
+      write_new(each.file, each.text);
+      written.push_back(each.file);
+    }
+  } catch (const ConfigError&) {
+    for (const std::filesystem::path& file : written) {
+      std::filesystem::remove(file, ignored);
+    }
+    throw;
+  }
 }
 
 }  // namespace rackrail::runtime

@@ -1,5 +1,7 @@
 #include "runtime/coordinator/host_port.hpp"
 
+#include <arpa/inet.h>
+
 #include <charconv>
 
 #include "base/error.hpp"
@@ -48,8 +50,14 @@ HostPort parse_host_port(std::string_view text, const std::string& where, const 
 }
 
 bool is_loopback(std::string_view host) {
-  return host.starts_with(kLocal) || host == "localhost" || host == "::1" ||
-         host.starts_with("127.");
+  if (host.starts_with(kLocal) || host == "localhost" || host == "::1") {
+    return true;
+  }
+  in_addr address{};
+  constexpr std::uint32_t kNetwork = 127;
+  constexpr unsigned kShift = 24;
+  return inet_pton(AF_INET, std::string(host).c_str(), &address) == 1 &&
+         ntohl(address.s_addr) >> kShift == kNetwork;
 }
 
 }  // namespace rackrail::runtime

@@ -26,13 +26,13 @@
 
 namespace rackrail::runtime {
 
-/// What goes to one member. Called on the service thread only; never blocks.
 /// What members need for reaching each other's transports.
 struct PeerAddresses {
   std::vector<std::vector<std::byte>> by_rank;
   std::uint64_t key = 0;  ///< Transport::set_key(): random, another one in each epoch
 };
 
+/// What goes to one member. Called on the service thread only; never blocks.
 class MemberStream {
  public:
   /// kGivenUp: the job goes on, but without this worker.

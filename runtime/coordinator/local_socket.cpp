@@ -18,13 +18,9 @@ bool is_own_folder(const std::filesystem::path& path) {
          (found.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
+// Not in /run/user, which is there from a login to a logout only.
 std::filesystem::path own_folder() {
-  const std::string user = std::to_string(geteuid());
-  std::filesystem::path folder = "/run/user/" + user;
-  if (is_own_folder(folder)) {
-    return folder;
-  }
-  folder = "/tmp/rackrail-" + user;
+  const std::filesystem::path folder = "/tmp/rackrail-" + std::to_string(geteuid());
   mkdir(folder.c_str(), S_IRWXU);  // or it is there already
   if (!is_own_folder(folder)) {
     throw ConfigError(

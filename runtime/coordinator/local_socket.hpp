@@ -14,9 +14,8 @@ namespace rackrail::runtime {
 HostPort local_meeting(std::string_view name);
 bool is_local_meeting(const HostPort& address);
 
-/// Its socket: in /run/user/<user id> where that is this user's alone, else in a folder of /tmp,
-/// which is made (mode 700). Throws ConfigError where somebody else has made that folder or can
-/// enter it.
+/// Its socket: in /tmp/rackrail-<user id>, which is made (mode 700). Throws ConfigError where
+/// somebody else has made that folder or can enter it.
 std::filesystem::path local_socket(const HostPort& meeting);
 
 /// What gRPC calls the address: host:port, or its socket (which throws as local_socket()).

@@ -35,11 +35,11 @@ std::string address_of(const ifaddrs& interface, bool takes_v6) {
 }  // namespace
 
 HostPort everywhere(const HostPort& meeting) {
-  if (is_loopback(meeting.host)) {
-    return meeting;
-  }
-  const bool is_v6 = meeting.host.find(':') != std::string::npos;
-  return {std::string(is_v6 ? kAllV6 : kAllV4), meeting.port};
+  in6_addr ignored{};  // has room for either kind
+  const bool is_number = inet_pton(AF_INET, meeting.host.c_str(), &ignored) == 1 ||
+                         inet_pton(AF_INET6, meeting.host.c_str(), &ignored) == 1;
+  return is_loopback(meeting.host) || is_number ? meeting
+                                                : HostPort{std::string(kAllV4), meeting.port};
 }
 
 HostPort own_address(const HostPort& listening) {

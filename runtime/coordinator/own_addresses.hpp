@@ -7,9 +7,9 @@
 
 namespace rackrail::runtime {
 
-/// Where rank 0 listens so that others find it under this address: at all addresses of this host,
-/// to some of which the name may lead elsewhere only (Debian's own name for itself is 127.0.1.1 at
-/// home); loopback and meetings on this host stay as they are.
+/// Where rank 0 listens so that others find it by this name: at all addresses of this host, as the
+/// name may lead elsewhere here (Debian's own name for itself is 127.0.1.1 at home). Numbers,
+/// loopback and meetings on this host stay as they are.
 HostPort everywhere(const HostPort& meeting);
 
 /// For this process: loopback where the address is 0.0.0.0 or ::, else the address itself.

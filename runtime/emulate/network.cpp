@@ -90,6 +90,7 @@ void EmulatedNetwork::place(ChildCommand& command, Rank rank) const {
   command.environment[kAdaptersVariable] = plan_.adapters[host];
   command.environment["GLOO_SOCKET_IFNAME"] = kDataInterface;
   command.environment["NCCL_SOCKET_IFNAME"] = kDataInterface;
+  command.environment[kInsecureVariable] = "1";  // the network is this machine's own
 }
 
 void EmulatedNetwork::launch(ChildCommand& command, Rank number, const std::vector<Rank>& ranks,
@@ -107,7 +108,6 @@ void EmulatedNetwork::launch(ChildCommand& command, Rank number, const std::vect
   command.environment["RACKRAIL_COORDINATOR"] =
       fmt::format("{}:{}", plan_.stations[hosts.front()].management_address, kCoordinatorPort);
   command.environment[kJobTokenVariable] = token;
-  command.environment[kInsecureVariable] = "1";  // the network is this machine's own
 }
 
 }  // namespace rackrail::runtime::emulate

@@ -231,7 +231,14 @@ void meet_by_torchrun(const Variables& variables, LaunchEnvironment& launch) {
   HostPort master;
   master.host = variables.required("MASTER_ADDR", "the host of rank 0");
   master.port = static_cast<std::uint16_t>(variables.number("MASTER_PORT", 1, 65'535));
-  launch.coordinator = next_port(master, "MASTER_PORT");
+  const HostPort next = next_port(master, "MASTER_PORT");
+  if (variables.number_or("LOCAL_WORLD_SIZE", 0, kMostWorkers) == launch.world_size) {
+    // One job at a time has the port that torchrun's own store listens at.
+    launch.coordinator = local_meeting("torchrun " + std::to_string(master.port));
+    launch.coordinator_source = "this host, by MASTER_PORT";
+    return;
+  }
+  launch.coordinator = next;
   launch.coordinator_source = "MASTER_ADDR and MASTER_PORT + 1";
 }
 

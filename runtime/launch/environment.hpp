@@ -25,12 +25,11 @@
 //   * RACKRAIL_COORDINATOR=host:port always wins;
 //   * torchrun: MASTER_ADDR, and MASTER_PORT + 1, because torchrun's own store has MASTER_PORT;
 //   * TF_CONFIG: the first task's host, its port + 1 for the same reason;
-//   * Slurm: the first host of the node list; the port is derived from the job and step; on one
-//   host
-//     as mpirun;
-//   * mpirun and PMI on one host: a Unix socket that this user alone can reach, named by the
-//     launcher's job id (coordinator/local_socket.hpp). These launchers do not say where rank 0 is,
-//     so a job over several hosts needs RACKRAIL_COORDINATOR, and the error says so;
+//   * Slurm: the first host of the node list; the port is derived from the job and step;
+//   * mpirun, PMI, torchrun and Slurm where all processes are on one host: a Unix socket that this
+//     user alone can reach, named by the launcher's job id or port (coordinator/local_socket.hpp).
+//     The first two do not say where rank 0 is, so a job of theirs over several hosts needs
+//     RACKRAIL_COORDINATOR, and the error says so;
 //   * rackrail's own variables name no host, so they need RACKRAIL_COORDINATOR.
 // A job of one worker meets nobody: 127.0.0.1 and any free port, unless another address is given.
 // Derived ports are 20000 + hash(job id) mod 10000: the same in all processes of a job, most likely

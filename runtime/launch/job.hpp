@@ -61,6 +61,7 @@ struct JobOptions {
   std::map<std::string, std::string> worker_environment;
   /// Local jobs: where the coordinator listens, in the network namespace of the calling thread.
   HostPort listen = {"127.0.0.1", 0};
+  bool is_network_private = false;  ///< that namespace's: the token may cross it in clear
   /// Local jobs: changes how the worker of a rank is started, for example where.
   std::function<void(Rank, ChildCommand&)> place_worker;
   /// A file with the job's token; empty: RACKRAIL_JOB_TOKEN, or (local jobs) a random one.

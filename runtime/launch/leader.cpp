@@ -123,6 +123,7 @@ Leader::Leader(const plan::Plan& plan, const JobOptions& options, const HostPort
   coordinator.listen = job.address;
   coordinator.token = job.token;
   coordinator.tls = tls_of_environment();
+  coordinator.is_network_private = options.is_network_private;
   token_ = job.token;
   coordinator.membership.world_size = plan.rank_count();
   coordinator.membership.rendezvous_deadline = options.rendezvous_deadline;

@@ -95,7 +95,7 @@ class State:
         """Starts to sum a bucket of DDP; its future."""
         index, tensor = bucket.index(), bucket.buffer()
         if not _job.is_initialized():
-            _join(tensor, self._group or next(iter(_groups_of(bucket)), None))  # an error is the caller's
+            _join(tensor, self._group or _group_of(bucket))  # an error is the caller's
         if tensor.dtype not in _TYPES:
             raise _job.InputError(f"a bucket of {tensor.dtype}: expected {_NAMES_OF_TYPES}")
         if not self._is_group_checked:
@@ -337,6 +337,14 @@ class _Work:
                 # Its memory is of the stream that made it, which would give it to others at once.
                 self._floats.record_stream(torch.cuda.current_stream(self._floats.device))
         return self._tensor
+
+
+def _group_of(bucket):
+    """One of them, where PyTorch has groups; none: the default one."""
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return next(iter(_groups_of(bucket)), None)
 
 
 def _groups_of(bucket):

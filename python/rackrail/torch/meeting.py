@@ -18,7 +18,8 @@ from .. import _job
 _OWN_VARIABLES = ("RACKRAIL_RANK", "RACKRAIL_COORDINATOR")
 _PATIENCE = 300  # seconds, until all ranks have come
 _NOTICE = 10  # seconds, after which who is missing is said
-_POLL = 0.02  # seconds between two looks at the store
+_POLL = 0.02  # seconds between two looks at the store, at first
+_LONGEST_POLL = 0.5
 _REACH = 5  # seconds for each address of rank 0
 _distributed = torch.distributed
 
@@ -35,6 +36,9 @@ def _join(group, options):
             or any(name in os.environ for name in _OWN_VARIABLES)):
         _job.init(**options)
         return
+    if _store() is None:  # PyTorch's MPI backend has none
+        _job.init(**options)
+        return
     rank, ranks = _distributed.get_rank(group), _distributed.get_world_size(group)
     if rank < 0:
         raise _job.InputError("process_group: found one that this process is not in")
@@ -42,6 +46,10 @@ def _join(group, options):
         _job.init(rank=0, world_size=1, **options)
         return
     _Meeting(_members(group), rank).join(options)
+
+
+def _store():
+    return _distributed.distributed_c10d._get_default_store()
 
 
 def _members(group):
@@ -58,10 +66,13 @@ def _members(group):
 
 def _host():
     """The same for processes that can meet at a Unix socket, whatever their machine is called."""
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        boot = file.read().strip()
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+    except OSError:
+        boot = secrets.token_hex(8)  # then each process is on a host of its own
     folder = os.stat("/tmp")
-    return f"{boot} {folder.st_dev} {folder.st_ino} {os.getuid()}"
+    return f"{boot} {folder.st_dev} {folder.st_ino} {os.geteuid()}"
 
 
 class _Meeting:
@@ -71,8 +82,7 @@ class _Meeting:
         self._rank = rank
         self._members = members
         name = "rackrail/" + ",".join(map(str, members))
-        self._store = _distributed.PrefixStore(
-            name, _distributed.distributed_c10d._get_default_store())
+        self._store = _distributed.PrefixStore(name, _store())
 
     def join(self, options):
         timeout = options.get("timeout") or _PATIENCE
@@ -93,8 +103,12 @@ class _Meeting:
         told = []
 
         def tell(addresses):
-            self._set("meeting", json.dumps({"addresses": addresses.split(), "token": token}))
-            told.append(addresses)
+            try:
+                self._set("meeting", json.dumps({"addresses": addresses.split(), "token": token}))
+                told.append(addresses)
+            except Exception as error:  # of the store: a callback of the library must return
+                print(f"rackrail: PyTorch's store cannot be told where rank 0 listens: {_line(error)}",
+                      file=sys.stderr)
 
         try:
             _job.join(**given, coordinator=where, token=token, on_listening=tell)
@@ -118,6 +132,7 @@ class _Meeting:
         at its time limit may answer the next question with what the last one was about."""
         began = time.monotonic()
         notice = began + _NOTICE
+        poll = _POLL
         while self._store.add(f"{key} is there", 0) == 0:
             now = time.monotonic()
             if now >= self._deadline:
@@ -126,7 +141,8 @@ class _Meeting:
                 print(f"rackrail: rank {self._members[self._rank]} waits for {who}, which has not called"
                       " rackrail yet", file=sys.stderr)
                 notice = now + 60
-            time.sleep(_POLL)
+            time.sleep(poll)
+            poll = min(2 * poll, _LONGEST_POLL)
         return self._store.get(key).decode()
 
     def _reachable(self, addresses):

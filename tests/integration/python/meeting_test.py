@@ -26,6 +26,25 @@ def work(rank, ranks, meeting):  # and no shutdown(): what multiprocessing start
 if __name__ == "__main__":
     mp.start_processes(work, args=(3, sys.argv[1]), nprocs=3, start_method=sys.argv[2])
 """
+# One that multiprocessing starts and an exception ends: the others hear of it at once.
+RAISING = """
+import sys, torch, torch.distributed as dist, torch.multiprocessing as mp, rackrail, rackrail.torch
+def work(rank, ranks, meeting):
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=ranks)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
+    rackrail.torch.register(model)
+    if rank == 1:
+        raise ValueError("a batch without samples")
+    try:
+        rackrail.allreduce(torch.ones(4))
+    except rackrail.PeerLost as error:
+        print(error, flush=True)
+if __name__ == "__main__":
+    context = mp.start_processes(work, args=(2, sys.argv[1]), nprocs=2, join=False)
+    for process in context.processes:
+        process.join(20)
+        print(process.exitcode, flush=True)
+"""
 LAUNCHED = """
 import time, torch, torch.distributed as dist, rackrail, rackrail.torch
 dist.init_process_group("gloo")
@@ -76,6 +95,12 @@ class Meeting(RankTest):
         for method in ("spawn", "fork"):
             result = self.run_python(program, f"tcp://127.0.0.1:{harness.free_ports(1)}", method)
             self.assertEqual((result.out, result.err), ("good\n" * 3, ""), str(result))
+
+    def test_an_exception_in_a_spawned_rank_ends_the_others_at_once(self):
+        result = self.run_python(self.write("raising.py", RAISING),
+                                 f"tcp://127.0.0.1:{harness.free_ports(1)}")
+        self.assertRegex(result.out, r"(?m)^[^\n]*rank 1 [^\n]*(a batch without samples|SystemExit)[^\n]*$")
+        self.assertRegex(result.out, r"(?m)^0\n1$")
 
     def test_ranks_that_meet_by_a_file(self):
         result = self.run_python(self.write("spawned.py", SPAWNED), f"file://{self.folder}/store", "spawn")

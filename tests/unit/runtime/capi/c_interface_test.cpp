@@ -197,7 +197,8 @@ TEST_CASE("The C interface: arrays of unlike sizes are one clear error on all ra
     std::size_t of_others;
   };
   // Cut into the same pieces, into others, and into more steps.
-  const Sizes sizes = GENERATE(Sizes{1'000, 1'001}, Sizes{4, 1'000'000}, Sizes{3'000'000, 5});
+  const Sizes sizes =
+      GENERATE(Sizes{1'000, 1'001}, Sizes{4, 1'000'000}, Sizes{3'000'000, 5}, Sizes{0, 7});
   const int ranks = GENERATE(2, 3);
   CAPTURE(sizes.of_rank_0, sizes.of_others, ranks);
   const std::string problems = on_ranks(

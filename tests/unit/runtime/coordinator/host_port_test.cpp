@@ -35,6 +35,7 @@ TEST_CASE("loopback addresses are told from others") {
   CHECK(is_loopback("localhost"));
   CHECK(is_loopback("::1"));
   CHECK_FALSE(is_loopback("0.0.0.0"));
+  CHECK_FALSE(is_loopback("127.example.org"));
   CHECK_FALSE(is_loopback("10.0.0.1"));
   CHECK_FALSE(is_loopback("node-1"));
 }

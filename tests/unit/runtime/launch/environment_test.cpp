@@ -91,6 +91,9 @@ TEST_CASE("torchrun's variables, and the port after its own") {
   CHECK(launch.local_rank == 1);
   CHECK(launch.coordinator == HostPort{"10.0.0.1", 29501});
 
+  CHECK(is_local_meeting(detected(with(kTorchrun, "LOCAL_WORLD_SIZE", "8")).coordinator));
+  CHECK(detected(with(kTorchrun, "LOCAL_WORLD_SIZE", "4")).coordinator == launch.coordinator);
+
   CHECK(refused(without(kTorchrun, "MASTER_ADDR")).where == "MASTER_ADDR");
   CHECK(refused(with(kTorchrun, "MASTER_PORT", "0")).where == "MASTER_PORT");
   CHECK(refused(with(kTorchrun, "MASTER_PORT", "65535")).where == "MASTER_PORT");
