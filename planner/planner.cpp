@@ -125,7 +125,8 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   FinishedPlan finished{found.best, finish(found)};
   if (report) {
     is_reporting = true;
-    if (options.effort == SearchEffort::kQuick) {
+    constexpr std::size_t kFew = 64;  // ranks, on which all rows take seconds
+    if (options.effort == SearchEffort::kQuick && topology.rank_count() > kFew) {
       constexpr double kShareOfReport = 0.5;
       quick_report.emplace(topology.rank_count(), kShareOfReport);
     }

@@ -161,7 +161,7 @@ class Progress(TrainingTest):
     def test_elsewhere_long_work_leaves_lines(self):
         # Minutes, as each packet is simulated.
         process = self.start("simulate", "many.csv", "--collective", "all-reduce", "--bytes",
-                             "4GiB", "--network", "packet")
+                             "32GiB", "--network", "packet")
         try:
             for least in (10, 20):
                 line = process.stderr.readline()
