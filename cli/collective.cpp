@@ -247,13 +247,15 @@ FirstLook first_look(const planner::ScheduleFamily& family, const CollectiveCase
 }
 
 /// Those with the fastest plain schedules first: a quick search may not come to all.
+/// The looks take as much work at most as the search after them, each a third of that.
 std::vector<const planner::ScheduleFamily*> most_promising_first(
-    const CollectiveCase& c, const planner::QuickLimit& limit,
-    std::optional<FastestOfFamilies>& fastest) {
-  constexpr std::int64_t kShare = 2;  // of the work that is left, for each
+    const CollectiveCase& c, std::optional<FastestOfFamilies>& fastest) {
+  constexpr std::int64_t kShare = 3;
+  const planner::QuickLimit limit(c.cluster.rank_count());
+  const std::int64_t whole = limit.left();
   std::vector<FirstLook> looks;
   for (const auto& family : planner::schedule_families()) {
-    const std::int64_t least = limit.left() - limit.left() / kShare;
+    const std::int64_t least = std::max<std::int64_t>(0, limit.left() - whole / kShare);
     const auto stop = [&] { return was_interrupted() || limit.left() <= least; };
     looks.push_back(first_look(*family, c, stop));
   }
@@ -284,16 +286,19 @@ const planner::ScheduleFamily& family_named(const std::string& schedule) {
 FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string& schedule) {
   std::optional<FastestOfFamilies> fastest;
   if (schedule == kBestSchedule) {
-    planner::QuickLimit limit(c.cluster.rank_count());
-    limit.set_bound(c.bound);
     bool was_stopped = false;
     std::vector<const planner::ScheduleFamily*> families;
     if (c.is_quick && !c.slice_elements) {
-      families = most_promising_first(c, limit, fastest);
+      families = most_promising_first(c, fastest);
     } else {
       for (const auto& family : planner::schedule_families()) {
         families.push_back(family.get());
       }
+    }
+    planner::QuickLimit limit(c.cluster.rank_count());
+    limit.set_bound(c.bound);
+    if (fastest) {
+      limit.found(fastest->result.time);
     }
     for (std::size_t i = 0; i < families.size() && !(fastest && was_interrupted()); ++i) {
       const auto progress = [&](double share) {

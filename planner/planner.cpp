@@ -53,12 +53,10 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   options.effort = quick ? SearchEffort::kQuick : SearchEffort::kThorough;
   bool is_quickly_done = false;
   bool is_told_to_stop = false;
-  std::optional<QuickLimit> quick_report;  // of a quick search
   if (asked.stop || asked.enough_gap || quick) {
     options.stop = [&] {
       if (is_reporting) {
-        return (asked.stop_report && asked.stop_report()) ||
-               (quick_report && quick_report->is_reached());
+        return asked.stop_report && asked.stop_report();
       }
       is_quickly_done = is_quickly_done || (quick && quick->is_reached());
       is_told_to_stop = is_told_to_stop || (asked.stop && asked.stop());
@@ -125,11 +123,6 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
   FinishedPlan finished{found.best, finish(found)};
   if (report) {
     is_reporting = true;
-    constexpr std::size_t kFew = 64;  // ranks, on which all rows take seconds
-    if (options.effort == SearchEffort::kQuick && topology.rank_count() > kFew) {
-      constexpr double kShareOfReport = 0.5;
-      quick_report.emplace(topology.rank_count(), kShareOfReport);
-    }
     options.progress = part_of(asked.progress, kSearchWithReport, 1);
     report({search, found, finished, space, workload, cost_model, options, sizes, finish});
   }
