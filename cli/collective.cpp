@@ -42,6 +42,7 @@ constexpr std::int64_t kBytesPerElement = 4;
 constexpr Bytes kSmallestSlice = 4_KiB;
 constexpr Bytes kUsualSlice = 1_MiB;
 constexpr const char* kBestSchedule = "best";
+constexpr double kShareOfLooks = 0.5;  // of the progress of a quick search
 constexpr double kWorthSaying = 0.01;  // over the bound, that a search ended early
 
 struct Collective {
@@ -255,6 +256,8 @@ std::vector<const planner::ScheduleFamily*> most_promising_first(
   const std::int64_t whole = limit.left();
   std::vector<FirstLook> looks;
   for (const auto& family : planner::schedule_families()) {
+    c.progress(kShareOfLooks * static_cast<double>(looks.size()) /
+               static_cast<double>(planner::schedule_families().size()));
     const std::int64_t least = std::max<std::int64_t>(0, limit.left() - whole / kShare);
     const auto stop = [&] { return was_interrupted() || limit.left() <= least; };
     looks.push_back(first_look(*family, c, stop));
@@ -288,7 +291,8 @@ FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string
   if (schedule == kBestSchedule) {
     bool was_stopped = false;
     std::vector<const planner::ScheduleFamily*> families;
-    if (c.is_quick && !c.slice_elements) {
+    const bool has_looked = c.is_quick && !c.slice_elements;
+    if (has_looked) {
       families = most_promising_first(c, fastest);
     } else {
       for (const auto& family : planner::schedule_families()) {
@@ -302,7 +306,8 @@ FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string
     }
     for (std::size_t i = 0; i < families.size() && !(fastest && was_interrupted()); ++i) {
       const auto progress = [&](double share) {
-        c.progress((static_cast<double>(i) + share) / static_cast<double>(families.size()));
+        const double done = (static_cast<double>(i) + share) / static_cast<double>(families.size());
+        c.progress(has_looked ? kShareOfLooks + (1 - kShareOfLooks) * done : done);
       };
       progress(0);
       if (fastest && c.is_quick && limit.is_reached()) {
