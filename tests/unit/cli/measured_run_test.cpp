@@ -73,13 +73,14 @@ TEST_CASE("a run says which links have another rate, and what else no plan for l
   CHECK(run.notes.empty());
 
   const auto finding = [](double factor) {
-    return nlohmann::json{{"ranks", {{{"rank", "rack0-host0"}, {"time_factor", factor}}}}};
+    const nlohmann::json rank = {{"rank", "rack0-host0"}, {"time_factor", factor}};
+    return nlohmann::json{{"ranks", nlohmann::json::array({rank})}};
   };
-  file.run["slow"] = {finding(3)};
+  file.run["slow"] = nlohmann::json::array({finding(3)});
   // In so many words: of a list of one, compilers make a list or what is in it.
-  file.run["losses_of_workers"] = nlohmann::json::array(
-      {nlohmann::json{{"lost", {"rack1-host0", "rack1-host1"}},
-                      {"new_workers_for", nlohmann::json::array({"rack1-host1"})}}});
+  const nlohmann::json loss = {{"lost", {"rack1-host0", "rack1-host1"}},
+                               {"new_workers_for", nlohmann::json::array({"rack1-host1"})}};
+  file.run["losses_of_workers"] = nlohmann::json::array({loss});
   run = file.read();
   REQUIRE(run.notes.size() == 2);
   CHECK_THAT(run.notes[0], Catch::StartsWith("rack0-host0 took 3.0 times as long"));
