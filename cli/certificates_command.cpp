@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -21,16 +22,18 @@ struct CertificatesOptions {
 };
 
 void run_certificates(const Session& session, const CertificatesOptions& options) {
-  runtime::make_certificates(options.output, options.days);
+  const std::filesystem::path given = std::filesystem::absolute(options.output).lexically_normal();
+  const std::string folder = (given.has_filename() ? given : given.parent_path()).string();
+  runtime::make_certificates(folder, options.days);
   if (session.json) {
-    session.print_json({{"folder", options.output}, {"days", options.days}});
+    session.print_json({{"folder", folder}, {"days", options.days}});
     return;
   }
   fmt::print(
       "wrote  {0}/ca.pem, cert.pem and key.pem, valid for {1} days\n"
       "next   copy the folder to every host of the job (key.pem is a secret), and set there\n"
       "       {2}={0}\n",
-      options.output, options.days, runtime::kTlsVariable);
+      folder, options.days, runtime::kTlsVariable);
 }
 
 }  // namespace
