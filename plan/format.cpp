@@ -100,11 +100,21 @@ v1::Plan parse_binary(std::string_view content, const std::string& file) {
   return message;
 }
 
-/// Throws unless the content is JSON; says where it stops being so, which protobuf does not.
+/// Throws unless the content is JSON; says where it stops being so, which protobuf does not. It
+/// would also read null as a value that is not there, even in lists.
 void check_syntax(std::string_view content, const std::string& file) {
+  using Event = nlohmann::json::parse_event_t;
+  std::string key;
   try {
-    // The callback drops every value at once: this reads and keeps nothing.
-    const auto drop = [](int, nlohmann::json::parse_event_t, nlohmann::json&) { return false; };
+    // Drops every value at once, and what is around them at its end: this keeps nothing for long.
+    const auto drop = [&](int, Event event, const nlohmann::json& parsed) {
+      if (event == Event::key) {
+        key = parsed.get<std::string>();
+      } else if (event == Event::value && parsed.is_null()) {
+        fail(file, key, "null", "a value");
+      }
+      return event == Event::key || event == Event::object_start || event == Event::array_start;
+    };
     [[maybe_unused]] const auto nothing =
         nlohmann::json::parse(content.begin(), content.end(), drop);
   } catch (const nlohmann::json::exception& e) {

@@ -131,6 +131,10 @@ Prediction read_prediction(const v1::Prediction& message) {
   prediction.warmup_step_time = duration(message.warmup_step_time_ps(), "warmup_step_time_ps");
   for (const v1::Baseline& baseline : message.baselines()) {
     const Duration step_time = duration(baseline.step_time_ps(), "baselines");
+    if (baseline.name().empty() || step_time == Duration()) {
+      fail("baselines", fmt::format("'{}' of {} ps", baseline.name(), step_time.picoseconds()),
+           "a name and a step time");
+    }
     if (!prediction.baselines.emplace(one_line(baseline.name(), "baselines"), step_time).second) {
       fail("baselines", fmt::format("'{}' twice", baseline.name()), "each name once");
     }
@@ -149,7 +153,7 @@ std::vector<ScheduleRange> read_ranges(const v1::Plan& message) {
     if (range.schedule().empty()) {
       fail("schedules_by_size", "no schedule", "the name of one");
     }
-    ranges.push_back({from, range.schedule()});
+    ranges.push_back({from, one_line(range.schedule(), "schedules_by_size")});
   }
   return ranges;
 }

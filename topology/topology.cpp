@@ -172,6 +172,10 @@ LinkId Topology::add_link(Link link) {
     throw ConfigError(ErrorContext{"", impl_->place(where), "a link from a vertex to itself",
                                    "two different ends"});
   }
+  if (has_control_character(link.tier)) {
+    throw ConfigError(ErrorContext{"", impl_->place(where), fmt::format("a tier '{}'", link.tier),
+                                   "a name without control characters"});
+  }
   impl_->check_rates(where, link.bandwidth, link.latency);
   for (const Duration overhead : {link.overhead, link.receive_overhead}) {
     if (overhead < Duration(0)) {

@@ -259,6 +259,24 @@ TEST_CASE("a plan without schedules by size is a plan; one with unordered sizes 
   CHECK_THAT(refusal(to_binary(plan)), Catch::Contains("from_bytes 0"));
   plan.schedules_by_size = {{1_KiB, ""}};
   CHECK_THAT(refusal(to_json(plan)), Catch::Contains("no schedule"));
+  plan.schedules_by_size = {{1_KiB, "ri\nng"}};
+  CHECK_THAT(refusal(to_json(plan)), Catch::Contains("without control characters"));
+}
+
+TEST_CASE("a baseline without a name or a time is refused") {
+  Plan plan = small_plan();
+  plan.prediction.baselines = {{"", 5_us}};
+  CHECK_THAT(refusal(to_json(plan)), Catch::Contains("baselines: found ''"));
+  plan.prediction.baselines = {{"naive", Duration()}};
+  CHECK_THAT(refusal(to_binary(plan)), Catch::Contains("a name and a step time"));
+}
+
+TEST_CASE("null is no value, in a field or in a list") {
+  const std::string json = to_json(small_plan());
+  CHECK_THAT(refusal(replaced(json, "\"seed\": ", "\"notes\": [null], \"seed\": ")),
+             Catch::Contains("notes: found null, expected a value"));
+  CHECK_THAT(refusal(replaced(json, "\"version\": 4", "\"version\": 4, \"name\": null")),
+             Catch::Contains("name: found null"));
 }
 
 TEST_CASE("the JSON form reads well") {

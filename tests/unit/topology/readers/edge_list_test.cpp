@@ -270,6 +270,8 @@ TEST_CASE("mistakes in an edge list are named with line and column") {
       {kHeader + "gpu0,gpu1,1 GB/s,1 us\ngpu2,s,1 GB/s,1 us\n", "gpu0, gpu1 | gpu2"},
       {kHeader + std::string("gpu\0,gpu1,1 GB/s,1 us\n", 21),
        "a vertex 'gpu\\x00', expected a name without control characters"},
+      {std::string("source,target,bandwidth,latency,tier\ngpu0,gpu1,1 GB/s,1 us,a\0b\n", 63),
+       "a tier 'a\\x00b', expected a name without control characters"},
       {kHeader + "a,b,1 GB/s,1 us\n", "no rank, expected vertices named gpu… or host…, or a table"},
       {kHeader, "no rank"},
       {"# only a comment\n", "no header"},
