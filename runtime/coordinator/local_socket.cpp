@@ -1,7 +1,12 @@
 #include "runtime/coordinator/local_socket.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
@@ -44,6 +49,34 @@ bool is_local_meeting(const HostPort& address) { return address.host.starts_with
 
 std::filesystem::path local_socket(const HostPort& meeting) {
   return own_folder() / ("rackrail-" + meeting.host.substr(kScheme.size()) + ".socket");
+}
+
+MeetingClaim::MeetingClaim(const HostPort& meeting)
+    : lock_(std::filesystem::path(local_socket(meeting)).replace_extension(".lock")) {
+  while (true) {
+    descriptor_ = open(lock_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+    if (descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+      const int reason = errno;
+      close(descriptor_);
+      throw RuntimeFailure(reason == EWOULDBLOCK
+                               ? "another job of this name runs on this host: it holds " +
+                                     lock_.string()
+                               : lock_.string() + ": " + std::generic_category().message(reason));
+    }
+    // Who let it go in between has taken the file away, too.
+    struct stat held {};
+    struct stat there {};
+    if (fstat(descriptor_, &held) == 0 && lstat(lock_.c_str(), &there) == 0 &&
+        held.st_ino == there.st_ino) {
+      return;
+    }
+    close(descriptor_);
+  }
+}
+
+MeetingClaim::~MeetingClaim() {
+  unlink(lock_.c_str());
+  close(descriptor_);
 }
 
 std::string grpc_address(const HostPort& address) {

@@ -18,6 +18,21 @@ bool is_local_meeting(const HostPort& address);
 /// somebody else has made that folder or can enter it.
 std::filesystem::path local_socket(const HostPort& meeting);
 
+/// Holds a meeting place, so that a second job of the same name cannot take its socket away. A
+/// killed process holds nothing.
+class MeetingClaim {
+ public:
+  /// Throws RuntimeFailure where another process holds it, and as local_socket().
+  explicit MeetingClaim(const HostPort& meeting);
+  ~MeetingClaim();
+  MeetingClaim(const MeetingClaim&) = delete;
+  MeetingClaim& operator=(const MeetingClaim&) = delete;
+
+ private:
+  std::filesystem::path lock_;
+  int descriptor_ = -1;
+};
+
 /// What gRPC calls the address: host:port, or its socket (which throws as local_socket()).
 std::string grpc_address(const HostPort& address);
 

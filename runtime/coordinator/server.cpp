@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -63,6 +64,9 @@ std::shared_ptr<grpc::ServerCredentials> credentials(const std::optional<TlsCert
 struct CoordinatorServer::Impl {
   explicit Impl(CoordinatorOptions given) : options(std::move(given)), control(options) {
     check(options);
+    if (is_local_meeting(options.listen)) {
+      claim.emplace(options.listen);
+    }
     prepare_grpc();
     listen();
   }
@@ -123,6 +127,7 @@ struct CoordinatorServer::Impl {
   }
 
   CoordinatorOptions options;
+  std::optional<MeetingClaim> claim;
   HostPort address;
   JobControl control;
   CoordinatorService service{control, options};

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/error.hpp"
 #include "runtime/coordinator/server.hpp"
 #include "tests/unit/runtime/coordinator/test_client.hpp"
 
@@ -48,6 +49,7 @@ TEST_CASE("workers of one user join without a token over a socket of his own") {
   {
     CoordinatorServer server(options);
     CHECK(fs::is_socket(socket));
+    CHECK_THROWS_WITH(CoordinatorServer(options), Catch::Contains("another job of this name runs"));
     TestClient first(options.listen, "");
     TestClient second(options.listen, "");
     std::thread other([&] { second.join(Rank(1)); });
@@ -55,6 +57,7 @@ TEST_CASE("workers of one user join without a token over a socket of his own") {
     other.join();
   }
   CHECK_FALSE(fs::exists(socket));
+  CoordinatorServer again(options);  // what a job that ended has left is in nobody's way
 }
 
 }  // namespace rackrail::runtime::local_socket_test
