@@ -189,7 +189,7 @@ void Context::join() {
                                    .token_source = {},
                                    .tls = options.tls,
                                    .is_network_private = options.is_network_private};
-  const LateNotice notice(inquirer, where, rank(), world_size());
+  const LateNotice notice([&] { return joining_line(inquirer, where, rank(), world_size()); });
   session_ = std::make_unique<runtime::Session>(std::move(options));
   try {
     session_->join();
@@ -567,7 +567,7 @@ void Context::finish() {
     return;
   }
   try {
-    session_->finish("", runtime::kEndPatience);
+    finish_together();
   } catch (const PeerLostError& error) {
     over_ = error.what();
     session_->fail({error.what(), false});
@@ -578,6 +578,17 @@ void Context::finish() {
     (void)server_->wait_for(
         runtime::kEndPatience);  // for the others to have heard that all is well
   }
+}
+
+/// Rank 0 stays until all others have ended, which may evaluate or save a model before. They need
+/// not.
+void Context::finish_together() {
+  if (server_ == nullptr) {
+    session_->finish("", runtime::kEndPatience, step_);
+    return;
+  }
+  const LateNotice notice([] { return "rank 0 waits for other ranks to end"; });
+  session_->finish("", std::nullopt, step_);
 }
 
 void Context::abort(const std::string& reason) {

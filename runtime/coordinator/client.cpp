@@ -391,9 +391,13 @@ void CoordinatorClient::report_checkpoint(std::uint32_t step,
   impl_->report(&proto::Coordinator::Stub::ReportCheckpoint, request);
 }
 
-void CoordinatorClient::report_result(const std::string& payload) {
+void CoordinatorClient::report_result(const std::string& payload,
+                                      std::optional<std::uint32_t> steps) {
   proto::ResultReport request;
   request.set_payload(payload);
+  if (steps) {
+    request.set_steps(*steps);
+  }
   impl_->report(&proto::Coordinator::Stub::ReportResult, request);
 }
 

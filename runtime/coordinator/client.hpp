@@ -66,7 +66,8 @@ class CoordinatorClient {
 
   // Each throws PeerLostError with the reason when the job was aborted or the coordinator is gone.
   void report_checkpoint(std::uint32_t step, const std::vector<CheckpointFile>& files);
-  void report_result(const std::string& payload);
+  /// `steps`: as Membership::report_result().
+  void report_result(const std::string& payload, std::optional<std::uint32_t> steps = {});
   /// Gives this rank's part and waits for those of all ranks, which come by rank number. Every rank
   /// must call it as often as the others; one call at a time. Also a barrier: nobody returns before
   /// the last has called.

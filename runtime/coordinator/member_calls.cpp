@@ -55,7 +55,9 @@ void report_checkpoint(JobControl& control, const proto::CheckpointReport& repor
 void report_result(JobControl& control, const proto::ResultReport& report,
                    proto::Acknowledged& /*reply*/) {
   as_member(control, report.member(), [&](Rank rank) {
-    control.membership().report_result(rank, report.payload(), std::chrono::steady_clock::now());
+    control.membership().report_result(
+        rank, report.payload(), report.has_steps() ? std::optional(report.steps()) : std::nullopt,
+        std::chrono::steady_clock::now());
   });
 }
 

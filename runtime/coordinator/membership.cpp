@@ -163,6 +163,23 @@ void Membership::heartbeat(Rank rank, const WorkerProgress& progress, TimePoint 
   if (Member* member = find(rank)) {
     member->last_heard = now;
     member->progress = progress;
+    compare_ends(now);
+  }
+}
+
+void Membership::compare_ends(TimePoint now) {
+  if (state_ != MembershipState::kRunning) {
+    return;
+  }
+  const auto ended = [](const Member& member) { return member.steps.value_or(UINT32_MAX); };
+  const auto first = std::ranges::min_element(members_, {}, ended);
+  const auto farthest = std::ranges::max_element(
+      members_, {}, [](const Member& member) { return member.progress.step; });
+  if (farthest->progress.step > ended(*first)) {
+    abort(
+        {name(*first) + " ended at least a step before " + name(*farthest) + ", which waits for it",
+         false},
+        now);
   }
 }
 
@@ -209,12 +226,18 @@ void Membership::contribute(Rank rank, std::uint32_t round, std::string part) {
   events_.emplace_back(std::move(complete));
 }
 
-void Membership::report_result(Rank rank, std::string payload, TimePoint now) {
+void Membership::report_result(Rank rank, std::string payload, std::optional<std::uint32_t> steps,
+                               TimePoint now) {
   Member* member = find(rank);
   if (member == nullptr || state_ != MembershipState::kRunning) {
     return;
   }
   member->has_result = true;
+  member->steps = steps;
+  compare_ends(now);
+  if (state_ != MembershipState::kRunning) {
+    return;
+  }
   results_[rank.index()] = std::move(payload);
   if (std::all_of(members_.begin(), members_.end(),
                   [](const Member& each) { return each.has_result; })) {
@@ -365,7 +388,7 @@ void Membership::leave(Rank rank, bool ok, const AbortReason& reason, TimePoint 
   member->present = false;
   if (!ok) {
     abort({name(*member) + " failed: " + reason.line, reason.bad_input}, now);
-  } else if (state_ == MembershipState::kRunning) {
+  } else if (state_ == MembershipState::kRunning && !member->steps) {
     abort({name(*member) + " left before the job's end", false}, now);
   }
 }

@@ -141,11 +141,15 @@ class Membership {
   /// A member's part of an exchange, of which there is one per round. Rounds that are over, and
   /// those that nobody can have come to, are not looked at.
   void contribute(Rank rank, std::uint32_t round, std::string part);
-  void report_result(Rank rank, std::string payload, TimePoint now);
+  /// `steps`: how many it began, where all ranks begin the same ones. Then the job is aborted once
+  /// another one has begun more, because it waits for sums that this one will never make.
+  void report_result(Rank rank, std::string payload, std::optional<std::uint32_t> steps,
+                     TimePoint now);
   /// `peer`: whom it misses, if that is known; `silence`: for how long, where that is the reason.
   /// What a member says of the same peer once more changes nothing.
   void report_transport_error(Rank rank, std::optional<Rank> peer, const std::string& reason,
                               std::optional<Duration> silence, TimePoint now);
+  /// Aborts the job unless it is over, or the member is `ok` and has said how many steps it began.
   void leave(Rank rank, bool ok, const AbortReason& reason, TimePoint now);
   /// The member is lost, for this reason: one line.
   void lose(Rank rank, const std::string& reason, TimePoint now);
@@ -187,6 +191,7 @@ class Membership {
     WorkerProgress progress;
     bool present = true;
     bool has_result = false;
+    std::optional<std::uint32_t> steps;  ///< at its end
   };
   struct Suspicion {
     Rank reporter;
@@ -197,6 +202,7 @@ class Membership {
     bool is_of_silence = false;
   };
 
+  void compare_ends(TimePoint now);
   std::optional<Refusal> refusal_of(const JoinRequest& request) const;
   void start(TimePoint now);
   void abort(AbortReason reason, TimePoint now, std::vector<Rank> lost = {},

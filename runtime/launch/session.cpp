@@ -214,8 +214,9 @@ void Session::make_executor(plan::Plan plan) {
   }
 }
 
-bool Session::finish(const std::string& result, std::optional<Duration> at_most) {
-  client_.report_result(result);
+bool Session::finish(const std::string& result, std::optional<Duration> at_most,
+                     std::optional<std::uint32_t> steps) {
+  client_.report_result(result, steps);
   const bool finished = client_.wait_until_finished(at_most);
   close(kCloseDeadline);
   client_.leave(true);

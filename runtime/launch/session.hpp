@@ -122,8 +122,10 @@ class Session {
 
   /// Orderly end: says the result and waits for those of the others, who may still need what this
   /// rank's executor forwards. False when they have not come within `at_most`: this rank then
-  /// leaves, which ends the job for all. Throws PeerLostError.
-  bool finish(const std::string& result, std::optional<Duration> at_most = {});
+  /// leaves, which ends the job for all, but where it has said its `steps`, as for
+  /// Membership::report_result(). Throws PeerLostError.
+  bool finish(const std::string& result, std::optional<Duration> at_most = {},
+              std::optional<std::uint32_t> steps = {});
   /// Ends this rank's part and tells the others why. Never throws; nothing after the first end.
   void fail(const AbortReason& reason);
   /// Tells the others why this rank ends its part, and makes every wait of its executor end. From

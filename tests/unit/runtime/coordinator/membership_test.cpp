@@ -415,18 +415,50 @@ TEST_CASE("a member that fails takes the job with it and keeps the kind of its f
   CHECK(story.membership.abort_reason().bad_input);
 }
 
+TEST_CASE("a rank that ended after fewer steps than another has begun ends the job at once") {
+  Story story(3);
+  story.join_all(3);
+  const std::string line =
+      "rank 1 (pid 101 on host-a) ended at least a step before rank 0 (pid 100 on host-a), which "
+      "waits for it";
+  SECTION("it ends first") {
+    story.membership.heartbeat(Rank(0), {.step = 9}, story.now);
+    story.membership.report_result(Rank(1), "", 9, story.now);
+    CHECK(story.membership.take_events().empty());
+    story.membership.heartbeat(Rank(0), {.step = 10}, story.now);
+    CHECK(story.abort_line() == line);
+  }
+  SECTION("it ends last") {
+    story.membership.heartbeat(Rank(0), {.step = 10}, story.now);
+    story.membership.report_result(Rank(1), "", 9, story.now);
+    CHECK(story.abort_line() == line);
+  }
+}
+
+TEST_CASE("a member that has said how many steps it began need not wait for the others") {
+  Story story(2);
+  story.join_all(2);
+  story.membership.report_result(Rank(1), "", 3, story.now);
+  story.membership.leave(Rank(1), true, {}, story.now);
+  story.membership.stream_closed(story.ids[1], story.now);
+  story.membership.heartbeat(Rank(0), {.step = 3}, story.now);
+  CHECK(story.membership.state() == MembershipState::kRunning);
+  story.membership.report_result(Rank(0), "", 3, story.now);
+  CHECK(story.membership.state() == MembershipState::kFinished);
+}
+
 TEST_CASE("a member may only leave in peace once all are done") {
   Story story(2);
   story.join_all(2);
   SECTION("too early") {
-    story.membership.report_result(Rank(0), "r0", story.now);
+    story.membership.report_result(Rank(0), "r0", {}, story.now);
     story.membership.leave(Rank(0), true, {}, story.now);
     CHECK(story.abort_line() == "rank 0 (pid 100 on host-a) left before the job's end");
   }
   SECTION("in time") {
-    story.membership.report_result(Rank(0), "r0", story.now);
+    story.membership.report_result(Rank(0), "r0", {}, story.now);
     CHECK(story.membership.take_events().empty());
-    story.membership.report_result(Rank(1), "r1", story.now);
+    story.membership.report_result(Rank(1), "r1", {}, story.now);
     const auto events = story.membership.take_events();
     REQUIRE(events.size() == 1);
     CHECK(std::holds_alternative<AllFinished>(events[0]));
@@ -530,7 +562,7 @@ TEST_CASE("words of unknown or departed members change nothing") {
   story.membership.stream_closed(MemberId(7), story.now);
   CHECK(story.membership.state() == MembershipState::kGathering);
   story.join_all(2);
-  story.membership.report_result(Rank(5), "x", story.now);
+  story.membership.report_result(Rank(5), "x", {}, story.now);
   story.membership.report_checkpoint(Rank(5), 1, {});
   story.membership.report_transport_error(Rank(5), Rank(0), "x", {}, story.now);
   story.pass(1s, {Rank(0), Rank(1)});
