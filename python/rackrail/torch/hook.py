@@ -10,7 +10,8 @@ ready, and from the third step on each bucket moves by its own routes and codecs
 change later, the same happens again.
 
 Backward goes on meanwhile: the hook starts a bucket and returns a future, which a thread of this
-module completes. What goes wrong becomes the future's exception, so backward() raises it.
+module completes. What goes wrong becomes the future's exception. PyTorch would have backward() raise it as a
+value that is no tensor, so the end of backward raises it before that.
 
 The job is the model's process group: its ranks meet by it (meeting.py). A process has one job, so all
 its models have the same ranks; one of another group is refused."""
@@ -54,6 +55,7 @@ class State:
         self._first = None  # number of the first planned bucket
         self._is_planned_step = False
         self._steps = 0
+        self._tasks = []  # of this step so far
 
     @property
     def is_planned(self):
@@ -125,7 +127,11 @@ class State:
                 self._plan()
 
         task = _Task(work, self._first + index if self._is_planned_step else None, finish, plans)
+        self._tasks.append(task)
         _line.give(task)
+        if is_last:
+            tasks = self._tasks
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: _raise_error_of(tasks))
         return task.future
 
     def register(self, model):
@@ -160,7 +166,7 @@ class State:
 
     def _begin_step(self):
         self._last_sizes = self._sizes or None
-        self._sizes, self._times = [], []
+        self._sizes, self._times, self._tasks = [], [], []
         self._norms_of_step = []
         self._is_planned_step = self.is_planned
 
@@ -193,6 +199,7 @@ class _Task:
         self._plans = plans
         self._is_started = False
         self.was_counted = False  # among those that have calls to make yet
+        self.error = None
         self.future = work.future()
 
     @property
@@ -232,10 +239,25 @@ class _Task:
                 return
         except Exception as caught:
             error = caught
+        self.error = error
         try:
             self.future.set_exception(error)
         except Exception as caught:
             print(f"rackrail: {error}; {caught}", file=sys.stderr)
+
+
+def _raise_error_of(tasks):
+    """Waits for all, which are then done with, and raises the first error."""
+    waited = list(tasks)
+    tasks.clear()
+    for task in waited:
+        try:
+            task.future.wait()
+        except Exception:
+            if task.error is None:
+                raise
+        if task.error is not None:
+            raise task.error
 
 
 class _Line:
