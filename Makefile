@@ -36,7 +36,7 @@ test: dependencies
 
 .PHONY: test-slow
 test-slow:
-	@scripts/install-dependencies clang-19 clang-format libclang-rt-19-dev
+	@scripts/install-dependencies clang-19 clang-format libclang-rt-19-dev debootstrap
 	@scripts/run-tests --build -j $(JOBS) dev:slow asan:sanitized+fast tsan:threads+fast asan:fuzz
 
 .PHONY: test-sanitized

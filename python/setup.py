@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from setuptools import Command, setup
+from setuptools import Command, Distribution, setup
 from setuptools.command.build_py import build_py
 
 try:
@@ -37,6 +37,11 @@ class WithLibrary(build_py):
             shutil.copy2(found, Path(self.build_lib) / "rackrail" / "librackrail.so")
 
 
+class OfThisMachine(Distribution):
+    def has_ext_modules(self):
+        return library() is not None
+
+
 class NoWheel(Command):
     user_options = []
 
@@ -59,5 +64,6 @@ class ForThisMachine(bdist_wheel or Command):
         return tag if self.root_is_pure else ("py3", "none", tag[2])
 
 
-setup(cmdclass={"build_py": WithLibrary,
+setup(distclass=OfThisMachine,
+      cmdclass={"build_py": WithLibrary,
                 "bdist_wheel": ForThisMachine if bdist_wheel else NoWheel})

@@ -63,6 +63,29 @@ class Token(AdmissionTest):
                 self.assert_bad_input(*command, option, SECRET, found=option)
 
 
+class Network(AdmissionTest):
+    def test_a_secret_crosses_it_by_somebodys_word_only(self):
+        port = str(harness.free_ports(2))
+        beyond = {**TOKEN, "MASTER_ADDR": "192.0.2.1"}  # RFC 5737: of nobody, so nothing can listen there
+        refused = self.finish(self.start_rank(0, port, beyond))
+        self.assertEqual(refused.status, 2, str(refused))
+        self.assertRegex(refused.error["message"], "certificates.*RACKRAIL_INSECURE=1")
+        for options, variables in ((("--insecure",), {}), ((), {"RACKRAIL_INSECURE": "1"})):
+            with self.subTest(options=options):
+                result = self.finish(self.start_rank(0, port, {**beyond, **variables}, *options))
+                self.assertIn("cannot listen at 192.0.2.1", result.error["message"])
+
+    def test_certificates_of_the_command_let_ranks_in(self):
+        self.rackrail("certificates", "-o", "certificates")
+        folder = self.folder / "certificates"
+        self.assertEqual(sorted(each.name for each in folder.iterdir()), ["ca.pem", "cert.pem", "key.pem"])
+        self.assertEqual((folder / "key.pem").stat().st_mode & 0o777, 0o600)
+        port = str(harness.free_ports(2))
+        ranks = [self.start_rank(rank, port, {**TOKEN, "RACKRAIL_TLS": str(folder)}) for rank in range(2)]
+        results = [self.finish(each) for each in ranks]
+        self.assertEqual([each.status for each in results], [0, 0], str(results))
+
+
 @unittest.skipUnless(shutil.which("openssl"), "no openssl, which makes the test's certificates")
 class Tls(AdmissionTest):
     def openssl(self, *arguments):
