@@ -73,6 +73,13 @@ SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport
       },
       [this](Rank peer, const std::string& reason) { on_peer_error(peer, reason); });
   notes_ = transport.use_rails(rails_.all());
+  if (std::ranges::any_of(plan.schedules, [](const plan::TransferGraph& graph) {
+        return !graph.groups().empty();
+      })) {
+    notes_.emplace_back(
+        "transfers that the plan leaves to switches (in-network) are sent one by one, so steps take "
+        "longer than it predicts");
+  }
 }
 
 SliceEngine::~SliceEngine() {

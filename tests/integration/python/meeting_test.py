@@ -118,18 +118,30 @@ class Meeting(RankTest):
                 result = self.finish(process, timeout=120)
                 self.assertEqual((result.status, result.out), (0, "good\n"), str(result))
 
-    @unittest.skipUnless(HAS_NETWORKS, "needs root, for a network of its own")
-    def test_a_host_that_has_ipv6_alone(self):
+    def assert_two_ranks_sum_after(self, commands, address="127.0.0.1"):
+        """In a network and with mounts of its own, which the commands of a shell change first."""
         program = self.write("launched.py", LAUNCHED)
         ranks = "\n".join(
-            f"GLOO_SOCKET_IFNAME=lo RANK={rank} LOCAL_RANK={rank} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=::1 MASTER_PORT=29821"
-            f" {self.PYTHON} {program} & p{rank}=$!" for rank in range(2))
-        script = self.write("ipv6.sh", f"ip link set lo up; ip addr del 127.0.0.1/8 dev lo\n{ranks}\n"
-                                       "wait $p0 && wait $p1\n")
-        process = self.start("--net", "sh", script, program=("unshare",),
+            f"GLOO_SOCKET_IFNAME=lo RANK={rank} LOCAL_RANK={rank} WORLD_SIZE=2 LOCAL_WORLD_SIZE=2"
+            f" MASTER_ADDR={address} MASTER_PORT=29821 {self.PYTHON} {program} & p{rank}=$!" for rank in range(2))
+        script = self.write("ranks.sh", f"set -e\nip link set lo up\n{commands}\n{ranks}\nwait $p0; wait $p1\n")
+        process = self.start("--net", "--mount", "sh", script, program=("unshare",),
                              variables=self.python_environment())
         result = self.finish(process, timeout=120)
         self.assertEqual((result.status, result.out), (0, "good\n" * 2), str(result))
+
+    @unittest.skipUnless(HAS_NETWORKS, "needs root, for a network of its own")
+    def test_a_host_that_has_ipv6_alone(self):
+        self.assert_two_ranks_sum_after("ip addr del 127.0.0.1/8 dev lo", address="::1")
+
+    @unittest.skipUnless(HAS_NETWORKS, "needs root, for mounts of its own")
+    def test_a_host_whose_own_name_is_127_0_1_1(self):
+        hosts = self.write("hosts", "127.0.0.1 localhost\n127.0.1.1 node0\n")
+        self.assert_two_ranks_sum_after(f"mount --bind {hosts} /etc/hosts", address="node0")
+
+    @unittest.skipUnless(HAS_NETWORKS, "needs root, for mounts of its own")
+    def test_a_dev_shm_of_64_kib(self):
+        self.assert_two_ranks_sum_after("mount -t tmpfs -o size=64k tmpfs /dev/shm")
 
     def test_a_problem_of_rank_0_is_told_to_all_at_once(self):
         for result in self.run_ranks(3, self.write("refused.py", REFUSED), limit=60):

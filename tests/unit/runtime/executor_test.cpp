@@ -146,6 +146,7 @@ TEST_CASE("executor: a group that switches could do moves one by one, and sums a
       errors[rank.index()] += wrong(buffers, plan, rank, step);
     }
   });
+  CHECK_THAT(job[Rank(0)].notes().back(), Catch::Contains("in-network"));
   CHECK(errors == std::vector<std::size_t>(kRanks, 0));
 }
 
