@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -71,6 +72,18 @@ class InterruptsWait {
 };
 
 }  // namespace
+
+void require_private_file(const std::filesystem::path& path, const std::string& what) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) != 0) {
+    fail(path, "a readable file", errno);
+  }
+  if ((found.st_uid != geteuid() && found.st_uid != 0) ||
+      (found.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    throw ConfigError(ErrorContext{path.string(), "", what + " that others may read or write",
+                                   "one that its owner alone may read (mode 600)"});
+  }
+}
 
 std::string read_file(const std::filesystem::path& path, Bytes most) {
   std::error_code status;

@@ -13,6 +13,10 @@ namespace rackrail {
 /// expected) when it cannot be read or has more than `most` bytes.
 std::string read_file(const std::filesystem::path& path, Bytes most = 1_GiB);
 
+/// Throws ConfigError that speaks of `what` ("a token") unless this user or root owns the file and
+/// nobody else can read or write it.
+void require_private_file(const std::filesystem::path& path, const std::string& what);
+
 /// Writes to a temporary name in the same folder, flushes it to disk, then renames it over `name`.
 /// Missing folders are made. A link stays and its file is replaced; what is no file (a pipe, a
 /// device, /dev/stdout) is written to as it is and never replaced. Throws ConfigError when the

@@ -3,6 +3,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <filesystem>
@@ -27,7 +28,11 @@ std::vector<pid_t> process_ids() {
 
 // By number: the C library of Debian 12 has functions of these names, older ones do not.
 HeldProcess::HeldProcess(pid_t pid)
-    : descriptor_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {}
+    : descriptor_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {
+  if (descriptor_ < 0 && errno != ESRCH && ::kill(pid, 0) == 0) {
+    by_number_ = pid;
+  }
+}
 
 HeldProcess::~HeldProcess() {
   if (descriptor_ >= 0) {
@@ -35,6 +40,12 @@ HeldProcess::~HeldProcess() {
   }
 }
 
-void HeldProcess::kill() const { syscall(SYS_pidfd_send_signal, descriptor_, SIGKILL, nullptr, 0); }
+void HeldProcess::kill() const {
+  if (by_number_ != 0) {
+    ::kill(by_number_, SIGKILL);
+  } else {
+    syscall(SYS_pidfd_send_signal, descriptor_, SIGKILL, nullptr, 0);
+  }
+}
 
 }  // namespace rackrail

@@ -7,8 +7,13 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
@@ -100,30 +105,80 @@ v1::Plan parse_binary(std::string_view content, const std::string& file) {
   return message;
 }
 
-/// Throws unless the content is JSON; says where it stops being so, which protobuf does not. It
-/// would also read null as a value that is not there, even in lists.
-void check_syntax(std::string_view content, const std::string& file) {
-  using Event = nlohmann::json::parse_event_t;
-  std::string key;
-  try {
-    // Drops every value at once, and what is around them at its end: this keeps nothing for long.
-    const auto drop = [&](int, Event event, const nlohmann::json& parsed) {
-      if (event == Event::key) {
-        key = parsed.get<std::string>();
-      } else if (event == Event::value && parsed.is_null()) {
-        fail(file, key, "null", "a value");
-      }
-      return event == Event::key || event == Event::object_start || event == Event::array_start;
-    };
-    [[maybe_unused]] const auto nothing =
-        nlohmann::json::parse(content.begin(), content.end(), drop);
-  } catch (const nlohmann::json::exception& e) {
-    const auto* syntax = dynamic_cast<const nlohmann::json::parse_error*>(&e);
-    const std::size_t byte = syntax == nullptr || syntax->byte == 0 ? 0 : syntax->byte - 1;
-    fail(file, place_of(content, byte),
-         byte >= content.size() ? "the end of the file" : "what is not JSON there",
-         "a whole JSON document");
+/// Keeps nothing; refuses what protobuf would read as something else: null as a value that is not
+/// there, a list in a list as one list, and of two values of one name the last.
+class PlanSyntax final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit PlanSyntax(const std::string& file) : file_(file) {}
+  /// Of what is no JSON.
+  std::optional<std::size_t> wrong_byte() const { return wrong_byte_; }
+
+  bool null() override { refuse("null", "a value"); }
+  bool boolean(bool /*value*/) override { return true; }
+  bool number_integer(number_integer_t /*value*/) override { return true; }
+  bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
+  bool number_float(number_float_t /*value*/, const std::string& /*text*/) override { return true; }
+  bool string(std::string& /*value*/) override { return true; }
+  bool binary(binary_t& /*value*/) override { return true; }
+  bool start_object(std::size_t /*size*/) override {
+    open_.push_back({.is_list = false, .keys = {}});
+    return true;
   }
+  bool key(std::string& name) override {
+    key_ = name;
+    // No object of a plan has so many: one that does is refused by what is said of its names.
+    constexpr std::size_t kMostKeys = 1000;
+    if (open_.back().keys.size() < kMostKeys && !open_.back().keys.insert(name).second) {
+      refuse("two values", "one");
+    }
+    return true;
+  }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t /*size*/) override {
+    if (!open_.empty() && open_.back().is_list) {
+      refuse("a list in a list", "a list of values");
+    }
+    open_.push_back({.is_list = true, .keys = {}});
+    return true;
+  }
+  bool end_array() override { return close(); }
+  bool parse_error(std::size_t position, const std::string& /*token*/,
+                   const nlohmann::json::exception& error) override {
+    const auto* syntax = dynamic_cast<const nlohmann::json::parse_error*>(&error);
+    wrong_byte_ = syntax == nullptr ? 0 : std::max<std::size_t>(position, 1) - 1;
+    return false;
+  }
+
+ private:
+  struct Open {
+    bool is_list = false;
+    std::set<std::string, std::less<>> keys;
+  };
+
+  [[noreturn]] void refuse(const char* found, const char* expected) const {
+    fail(file_, key_, found, expected);
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const std::string& file_;
+  std::vector<Open> open_;
+  std::string key_;
+  std::optional<std::size_t> wrong_byte_;
+};
+
+/// Throws unless the content is JSON; says where it stops being so, which protobuf does not.
+void check_syntax(std::string_view content, const std::string& file) {
+  PlanSyntax syntax(file);
+  if (nlohmann::json::sax_parse(content.begin(), content.end(), &syntax)) {
+    return;
+  }
+  const std::size_t byte = syntax.wrong_byte().value_or(0);
+  fail(file, place_of(content, byte),
+       byte >= content.size() ? "the end of the file" : "what is not JSON there",
+       "a whole JSON document");
 }
 
 /// What protobuf says about JSON that does not fit, "(path) field: complaint" or "(path):

@@ -186,9 +186,9 @@ topology::Adapter read_adapter(const v1::Adapter& message) {
   if (message.name().empty()) {
     fail("name", "nothing", "the name of an adapter");
   }
-  topology::Adapter adapter{.host = message.host(),
-                            .name = message.name(),
-                            .devices = message.devices(),
+  topology::Adapter adapter{.host = one_line(message.host(), "host"),
+                            .name = one_line(message.name(), "name"),
+                            .devices = one_line(message.devices(), "devices"),
                             .out = {},
                             .in = {}};
   for (const std::uint32_t link : message.links_out()) {
@@ -243,17 +243,17 @@ Plan read_message(const v1::Plan& message) {
   Plan plan;
   plan.name = one_line(message.name(), "name");
   plan.cluster_name = one_line(message.cluster_name(), "cluster_name");
-  plan.cluster_digest = message.cluster_digest();
+  plan.cluster_digest = one_line(message.cluster_digest(), "cluster_digest");
   plan.rank_names = lines(message.rank_names(), "rank_names");
   plan.workload_name = one_line(message.workload_name(), "workload_name");
-  plan.workload_digest = message.workload_digest();
+  plan.workload_digest = one_line(message.workload_digest(), "workload_digest");
   for (int i = 0; i < message.buckets_size(); ++i) {
     plan.buckets.push_back(
         at(fmt::format("buckets[{}]", i), [&] { return read_bucket(message.buckets(i)); }));
   }
   plan.batch = at("batch", [&] { return read_batch(message.batch()); });
   plan.error_budget = finite(message.error_budget(), "error_budget");
-  plan.only_schedule = message.only_schedule();
+  plan.only_schedule = one_line(message.only_schedule(), "only_schedule");
   plan.only_bucket_size = Bytes(within(
       message.only_bucket_size(), 0, std::numeric_limits<std::int64_t>::max(), "only_bucket_size"));
   plan.compression_warmup_steps =

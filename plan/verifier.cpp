@@ -16,6 +16,7 @@ namespace {
 // all.
 constexpr double kBelowBound = 0.01;
 constexpr double kRounding = 1e-6;
+constexpr double kLeastLossyError = 1e-6;  // no codec that loses anything loses less
 
 void check_tiers(const Plan& plan, const topology::Topology& topology, ProblemList& problems) {
   std::set<std::string> tiers;
@@ -183,10 +184,10 @@ void check_figures(const Plan& plan, ProblemList& problems) {
   require_within("share of synchronisation", plan.prediction.sync_share, 1);
   const auto lossy = std::ranges::find_if(
       plan.buckets, [](const Bucket& bucket) { return bucket.codec.is_lossy(); });
-  if (plan.error_budget == 0 && lossy != plan.buckets.end()) {
+  if (plan.error_budget < kLeastLossyError && lossy != plan.buckets.end()) {
     problems.add([&] {
-      return fmt::format("error budget 0, bucket {} has codec '{}'", lossy - plan.buckets.begin(),
-                         to_string(lossy->codec));
+      return fmt::format("error budget {:g}, bucket {} has codec '{}'", plan.error_budget,
+                         lossy - plan.buckets.begin(), to_string(lossy->codec));
     });
   }
   const Prediction& prediction = plan.prediction;
@@ -196,6 +197,8 @@ void check_figures(const Plan& plan, ProblemList& problems) {
             fmt::format("at most the step of {:g} s", prediction.step_time.seconds()));
     require(std::abs(prediction.gap - gap) <= kRounding * (1 + std::abs(gap)), "gap",
             prediction.gap, fmt::format("{:g}: step over lower bound, less 1", gap));
+  } else {
+    require(prediction.gap == 0, "gap", prediction.gap, "0 without a step time and a lower bound");
   }
 }
 

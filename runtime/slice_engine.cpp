@@ -77,7 +77,8 @@ SliceEngine::SliceEngine(const plan::Plan& plan, Rank self, Transport& transport
         return !graph.groups().empty();
       })) {
     notes_.emplace_back(
-        "transfers that the plan leaves to switches (in-network) are sent one by one, so steps take "
+        "transfers that the plan leaves to switches (in-network) are sent one by one, so steps "
+        "take "
         "longer than it predicts");
   }
 }

@@ -189,7 +189,7 @@ void Context::join() {
                                    .token_source = {},
                                    .tls = options.tls,
                                    .is_network_private = options.is_network_private};
-  const LateNotice notice([&] { return joining_line(inquirer, where, rank(), world_size()); });
+  const LateNotice notice(inquirer, where, rank(), world_size());
   session_ = std::make_unique<runtime::Session>(std::move(options));
   try {
     session_->join();
@@ -566,29 +566,19 @@ void Context::finish() {
   if (is_finished_) {
     return;
   }
+  bool have_all_ended = false;
   try {
-    finish_together();
+    have_all_ended = session_->finish("", runtime::kEndPatience, step_);
   } catch (const PeerLostError& error) {
     over_ = error.what();
     session_->fail({error.what(), false});
     throw;
   }
   is_finished_ = true;
-  if (server_ != nullptr) {
+  if (server_ != nullptr && have_all_ended) {
     (void)server_->wait_for(
         runtime::kEndPatience);  // for the others to have heard that all is well
   }
-}
-
-/// Rank 0 stays until all others have ended, which may evaluate or save a model before. They need
-/// not.
-void Context::finish_together() {
-  if (server_ == nullptr) {
-    session_->finish("", runtime::kEndPatience, step_);
-    return;
-  }
-  const LateNotice notice([] { return "rank 0 waits for other ranks to end"; });
-  session_->finish("", std::nullopt, step_);
 }
 
 void Context::abort(const std::string& reason) {

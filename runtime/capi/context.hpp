@@ -81,7 +81,6 @@ class Context {
   void require_running() const;
   void require_bucket(std::uint32_t bucket) const;
   void require_nothing_under_way(const std::string& what) const;
-  void finish_together();
   void next_step(std::uint32_t call = 0);
   std::vector<BucketRequest> agree(std::span<const BucketRequest> requests);
   plan::Plan distribute(std::span<const BucketRequest> requests);

@@ -43,21 +43,12 @@ std::string missing_ranks(const std::vector<runtime::MemberStatus>& members, std
                      count > kMostNamed ? ", ..." : "");
 }
 
-std::string joining_line(const runtime::Inquirer& inquirer, const std::string& where, Rank self,
-                         std::size_t ranks) {
-  try {
-    const runtime::JobStatus status = runtime::ask_for_status(inquirer, kPatience);
-    const std::string missing = missing_ranks(status.members, ranks);
-    return self.value() == 0 && !missing.empty()
-               ? fmt::format("{}; rank 0 listens at {}", missing, where)
-               : "";
-  } catch (const Error& error) {
-    return fmt::format("rank {} waits: {}", self.value(), error.what());
-  }
-}
-
-LateNotice::LateNotice(std::function<std::string()> line)
-    : line_(std::move(line)), thread_([this] { run(); }) {}
+LateNotice::LateNotice(runtime::Inquirer inquirer, std::string where, Rank self, std::size_t ranks)
+    : inquirer_(std::move(inquirer)),
+      where_(std::move(where)),
+      self_(self),
+      ranks_(ranks),
+      thread_([this] { run(); }) {}
 
 LateNotice::~LateNotice() {
   {
@@ -73,11 +64,24 @@ void LateNotice::run() {
   for (auto wait = kFirst; !changed_.wait_for(lock, wait, [this] { return is_over_; });
        wait = kNext) {
     lock.unlock();
-    const std::string text = line_();
+    const std::string text = line();
     lock.lock();
     if (!text.empty() && !is_over_) {
       fmt::print(stderr, "rackrail: {}\n", text);
     }
+  }
+}
+
+/// Empty: it waits for others, and rank 0 says for whom.
+std::string LateNotice::line() const {
+  try {
+    const runtime::JobStatus status = runtime::ask_for_status(inquirer_, kPatience);
+    const std::string missing = missing_ranks(status.members, ranks_);
+    return self_.value() == 0 && !missing.empty()
+               ? fmt::format("{}; rank 0 listens at {}", missing, where_)
+               : "";
+  } catch (const Error& error) {
+    return fmt::format("rank {} waits: {}", self_.value(), error.what());
   }
 }
 

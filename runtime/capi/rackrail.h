@@ -188,7 +188,7 @@ RACKRAIL_API size_t rackrail_describe(const rackrail_context* context, char* tex
 
 /*
  * Orderly end: waits up to 30 s for the other ranks to call it too. Then this rank leaves, which is
- * an error for those that still sum; sums and plans that it asks for itself after that are
+ * an error only for those that begin another sum or plan; sums and plans that it asks for itself after that are
  * RACKRAIL_BAD_INPUT. A context that is destroyed without it counts as lost.
  */
 RACKRAIL_API rackrail_status rackrail_finish(rackrail_context* context);

@@ -421,7 +421,7 @@ std::vector<std::string> CoordinatorClient::exchange(const std::string& part) {
 }
 
 bool CoordinatorClient::wait_until_finished(std::optional<Duration> at_most) {
-  const auto is_over = [&] { return impl_->finished || impl_->aborted; };
+  const auto is_over = [&] { return impl_->finished || impl_->aborted || impl_->leaving; };
   {
     std::unique_lock lock(impl_->mutex);
     if (at_most) {
@@ -431,6 +431,9 @@ bool CoordinatorClient::wait_until_finished(std::optional<Duration> at_most) {
     }
     if (impl_->finished) {
       return true;
+    }
+    if (impl_->leaving && !impl_->aborted) {
+      throw PeerLostError("this worker has left the job");
     }
   }
   impl_->throw_if_aborted();

@@ -76,6 +76,10 @@ void JobControl::leave(Rank rank, bool ok, const AbortReason& reason) {
 }
 
 void JobControl::end_all(const std::string& reason) {
+  if (membership_.need_nobody_more()) {
+    tell(AllFinished{});
+    return;
+  }
   give_up(reason);
   refuse_newcomers(reason);
   membership_.stop({reason, false}, now());

@@ -20,18 +20,6 @@ namespace {
 constexpr std::size_t kShortest = 16;
 constexpr std::size_t kLongest = 4096;
 
-void require_own(const std::filesystem::path& file) {
-  using std::filesystem::perms;
-  std::error_code ignored;
-  const auto mode = std::filesystem::status(file, ignored).permissions();
-  if (!ignored && (mode & (perms::group_read | perms::others_read)) != perms::none) {
-    throw ConfigError(ErrorContext{.file = file.string(),
-                                   .where = "",
-                                   .found = "a token that others may read",
-                                   .expected = "one that its owner alone may read (mode 600)"});
-  }
-}
-
 /// Up to 256 bytes: these are never cut short once the kernel's pool is ready, which getrandom
 /// waits for.
 void fill_at_random(std::span<unsigned char> bytes) {
@@ -51,8 +39,8 @@ std::string read_job_token(const std::filesystem::path& file) {
     }
     token = value;
   } else {
+    require_private_file(file, "a token");
     token = read_file(file);
-    require_own(file);
     token.erase(
         std::find_if(token.begin(), token.end(), [](char c) { return c == '\n' || c == '\r'; }),
         token.end());

@@ -1,7 +1,6 @@
 #include "runtime/coordinator/local_socket.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,10 +54,14 @@ MeetingClaim::MeetingClaim(const HostPort& meeting)
     : lock_(std::filesystem::path(local_socket(meeting)).replace_extension(".lock")) {
   while (true) {
     descriptor_ = open(lock_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
-    if (descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    // Of this process alone: those that it forks, such as loaders of data, may outlive it.
+    struct flock all {};
+    all.l_type = F_WRLCK;
+    all.l_whence = SEEK_SET;
+    if (descriptor_ < 0 || fcntl(descriptor_, F_SETLK, &all) != 0) {
       const int reason = errno;
       close(descriptor_);
-      throw RuntimeFailure(reason == EWOULDBLOCK
+      throw RuntimeFailure(reason == EAGAIN || reason == EACCES
                                ? "another job of this name runs on this host: it holds " +
                                      lock_.string()
                                : lock_.string() + ": " + std::generic_category().message(reason));

@@ -64,7 +64,8 @@ void report_result(JobControl& control, const proto::ResultReport& report,
 void contribute(JobControl& control, const proto::Contribution& contribution,
                 proto::Acknowledged& /*reply*/) {
   as_member(control, contribution.member(), [&](Rank rank) {
-    control.membership().contribute(rank, contribution.round(), contribution.part());
+    control.membership().contribute(rank, contribution.round(), contribution.part(),
+                                    std::chrono::steady_clock::now());
   });
 }
 

@@ -163,24 +163,30 @@ void Membership::heartbeat(Rank rank, const WorkerProgress& progress, TimePoint 
   if (Member* member = find(rank)) {
     member->last_heard = now;
     member->progress = progress;
-    compare_ends(now);
+    compare_end(*member, now);
   }
 }
 
-void Membership::compare_ends(TimePoint now) {
-  if (state_ != MembershipState::kRunning) {
-    return;
-  }
-  const auto ended = [](const Member& member) { return member.steps.value_or(UINT32_MAX); };
-  const auto first = std::ranges::min_element(members_, {}, ended);
-  const auto farthest = std::ranges::max_element(
-      members_, {}, [](const Member& member) { return member.progress.step; });
-  if (farthest->progress.step > ended(*first)) {
-    abort(
-        {name(*first) + " ended at least a step before " + name(*farthest) + ", which waits for it",
+void Membership::abort_for_want_of(const Member& ended, const Member& waiting, TimePoint now) {
+  abort({name(ended) + " ended at least a step before " + name(waiting) + ", which waits for it",
          false},
         now);
+}
+
+void Membership::compare_end(const Member& member, TimePoint now) {
+  if (state_ == MembershipState::kRunning && first_end_) {
+    const Member& first = members_[*first_end_];
+    if (member.progress.step > *first.steps) {
+      abort_for_want_of(first, member, now);
+    }
   }
+}
+
+bool Membership::need_nobody_more() const {
+  return state_ == MembershipState::kRunning && first_end_ &&
+         std::ranges::all_of(members_, [](const Member& member) {
+           return member.present || member.steps.has_value();
+         });
 }
 
 void Membership::report_checkpoint(Rank rank, std::uint32_t step,
@@ -206,9 +212,13 @@ void Membership::report_checkpoint(Rank rank, std::uint32_t step,
   events_.emplace_back(std::move(complete));
 }
 
-void Membership::contribute(Rank rank, std::uint32_t round, std::string part) {
+void Membership::contribute(Rank rank, std::uint32_t round, std::string part, TimePoint now) {
   if (find(rank) == nullptr || state_ != MembershipState::kRunning || round < round_ ||
       round - round_ > kMostAhead) {
+    return;
+  }
+  if (first_end_) {
+    abort_for_want_of(members_[*first_end_], *find(rank), now);
     return;
   }
   auto& parts = exchanges_[round];
@@ -234,7 +244,22 @@ void Membership::report_result(Rank rank, std::string payload, std::optional<std
   }
   member->has_result = true;
   member->steps = steps;
-  compare_ends(now);
+  if (steps) {
+    if (!first_end_ || *steps < *members_[*first_end_].steps) {
+      first_end_ = static_cast<std::size_t>(member - members_.data());
+    }
+    for (const Member& other : members_) {
+      compare_end(other, now);
+    }
+    for (const auto& [round, parts] : exchanges_) {  // to which all others have to come
+      const auto waiting =
+          std::ranges::find_if(parts, [](const auto& part) { return part.has_value(); });
+      if (waiting != parts.end() && state_ == MembershipState::kRunning) {
+        abort_for_want_of(
+            *member, members_[by_rank_[static_cast<std::size_t>(waiting - parts.begin())]], now);
+      }
+    }
+  }
   if (state_ != MembershipState::kRunning) {
     return;
   }

@@ -140,7 +140,7 @@ class Membership {
   void report_checkpoint(Rank rank, std::uint32_t step, std::vector<CheckpointFile> files);
   /// A member's part of an exchange, of which there is one per round. Rounds that are over, and
   /// those that nobody can have come to, are not looked at.
-  void contribute(Rank rank, std::uint32_t round, std::string part);
+  void contribute(Rank rank, std::uint32_t round, std::string part, TimePoint now);
   /// `steps`: how many it began, where all ranks begin the same ones. Then the job is aborted once
   /// another one has begun more, because it waits for sums that this one will never make.
   void report_result(Rank rank, std::string payload, std::optional<std::uint32_t> steps,
@@ -154,6 +154,9 @@ class Membership {
   /// The member is lost, for this reason: one line.
   void lose(Rank rank, const std::string& reason, TimePoint now);
 
+  /// The job runs, and those who have left have said how many steps they began: who has begun as
+  /// many needs nobody to end, too.
+  bool need_nobody_more() const;
   /// Aborts the job from outside.
   void stop(const AbortReason& reason, TimePoint now);
   /// Lets deadlines pass. To be called at next_deadline() at the latest.
@@ -202,7 +205,9 @@ class Membership {
     bool is_of_silence = false;
   };
 
-  void compare_ends(TimePoint now);
+  /// Aborts the job if `member` has begun more steps than one that has ended, or ended with fewer.
+  void compare_end(const Member& member, TimePoint now);
+  void abort_for_want_of(const Member& ended, const Member& waiting, TimePoint now);
   std::optional<Refusal> refusal_of(const JoinRequest& request) const;
   void start(TimePoint now);
   void abort(AbortReason reason, TimePoint now, std::vector<Rank> lost = {},
@@ -238,6 +243,7 @@ class Membership {
   /// By round, of those that are not complete.
   std::map<std::uint32_t, std::vector<std::optional<std::string>>> exchanges_;
   std::vector<std::string> results_;
+  std::optional<std::size_t> first_end_;  ///< of the members, with the fewest steps
   std::vector<MembershipEvent> events_;
 };
 

@@ -49,12 +49,7 @@ Certificate certificate_of(const std::filesystem::path& file, const std::string&
 }
 
 void require_own_key(const std::filesystem::path& file, const std::string& text, X509* of) {
-  std::error_code ignored;
-  const auto mode = std::filesystem::status(file, ignored).permissions();
-  using std::filesystem::perms;
-  if ((mode & (perms::group_read | perms::others_read)) != perms::none) {
-    fail(file, "a key that others may read", "one that its owner alone may read (mode 600)");
-  }
+  require_private_file(file, "a key");
   // An empty passphrase: a key that has one is refused instead of asked for.
   char no_passphrase[] = "";
   const Key key(PEM_read_bio_PrivateKey(memory_of(text).get(), nullptr, nullptr, no_passphrase));

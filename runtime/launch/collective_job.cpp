@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "plan/format.hpp"
 #include "runtime/coordinator/job_token.hpp"
+#include "runtime/coordinator/own_addresses.hpp"
 #include "runtime/coordinator/server.hpp"
 #include "runtime/cuda/gpu_arrays.hpp"
 #include "runtime/launch/gpu_worker.hpp"
@@ -194,8 +195,8 @@ std::optional<std::vector<Duration>> run_collectives(const plan::Plan& plan,
     return std::nullopt;
   }
   CoordinatorServer server(
-      coordinator_options(plan, launch.coordinator, read_job_token(""), options));
-  CollectiveRank(plan, launch, server.address(), options).run();
+      coordinator_options(plan, everywhere(launch.coordinator), read_job_token(""), options));
+  CollectiveRank(plan, launch, own_address(server.address()), options).run();
   return slowest(server.wait_for(kEndPatience), plan.buckets.size());
 }
 

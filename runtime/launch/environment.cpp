@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "runtime/coordinator/job_token.hpp"
 #include "runtime/coordinator/local_socket.hpp"
 #include "runtime/launch/hostlist.hpp"
 
@@ -215,10 +216,14 @@ LaunchEnvironment from_tf_config(const Variables& variables) {
 
 void meet_by_tf_config(const Variables& variables, LaunchEnvironment& launch) {
   const TaskList tasks = read_tf_config(*variables.text("TF_CONFIG"));
-  launch.coordinator =
-      next_port(parse_host_port(tasks.addresses.front(), "TF_CONFIG.cluster", "<environment>"),
-                "TF_CONFIG.cluster");
+  const HostPort first =
+      parse_host_port(tasks.addresses.front(), "TF_CONFIG.cluster", "<environment>");
+  launch.coordinator = next_port(first, "TF_CONFIG.cluster");
   launch.coordinator_source = "TF_CONFIG: the first task's port + 1";
+  if (is_loopback(first.host) && !variables.has(kJobTokenVariable)) {
+    launch.coordinator = local_meeting("TF_CONFIG " + std::to_string(first.port));
+    launch.coordinator_source = "this host, by the first task's port in TF_CONFIG";
+  }
 }
 
 LaunchEnvironment from_torchrun(const Variables& variables) {
@@ -232,7 +237,9 @@ void meet_by_torchrun(const Variables& variables, LaunchEnvironment& launch) {
   master.host = variables.required("MASTER_ADDR", "the host of rank 0");
   master.port = static_cast<std::uint16_t>(variables.number("MASTER_PORT", 1, 65'535));
   const HostPort next = next_port(master, "MASTER_PORT");
-  if (variables.number_or("LOCAL_WORLD_SIZE", 0, kMostWorkers) == launch.world_size) {
+  // Who meets at loopback is on one host, too. With a token, strangers there are kept out by that.
+  const bool is_open = is_loopback(master.host) && !variables.has(kJobTokenVariable);
+  if (is_open || variables.number_or("LOCAL_WORLD_SIZE", 0, kMostWorkers) == launch.world_size) {
     // One job at a time has the port that torchrun's own store listens at.
     launch.coordinator = local_meeting("torchrun " + std::to_string(master.port));
     launch.coordinator_source = "this host, by MASTER_PORT";

@@ -10,8 +10,8 @@ ready, and from the third step on each bucket moves by its own routes and codecs
 change later, the same happens again.
 
 Backward goes on meanwhile: the hook starts a bucket and returns a future, which a thread of this
-module completes. What goes wrong becomes the future's exception. PyTorch would have backward() raise it as a
-value that is no tensor, so the end of backward raises it before that.
+module completes. PyTorch would have backward() raise a future's exception as a value that is no tensor. So a
+bucket that fails gets its future all the same, and the end of backward raises what went wrong.
 
 The job is the model's process group: its ranks meet by it (meeting.py). A process has one job, so all
 its models have the same ranks; one of another group is refused."""
@@ -56,6 +56,7 @@ class State:
         self._is_planned_step = False
         self._steps = 0
         self._tasks = []  # of this step so far
+        self._end_raises = False  # what goes wrong in this step
 
     @property
     def is_planned(self):
@@ -126,12 +127,10 @@ class State:
                 # Before the future is there, so that no call of the program comes between.
                 self._plan()
 
-        task = _Task(work, self._first + index if self._is_planned_step else None, finish, plans)
+        task = _Task(work, self._first + index if self._is_planned_step else None, finish, plans,
+                     self._end_raises)
         self._tasks.append(task)
         _line.give(task)
-        if is_last:
-            tasks = self._tasks
-            torch.autograd.Variable._execution_engine.queue_callback(lambda: _raise_error_of(tasks))
         return task.future
 
     def register(self, model):
@@ -169,6 +168,7 @@ class State:
         self._sizes, self._times, self._tasks = [], [], []
         self._norms_of_step = []
         self._is_planned_step = self.is_planned
+        self._end_raises = _at_end_of_backward(lambda tasks=self._tasks: _raise_error_of(tasks))
 
     def _end_step(self):
         """Whether this step's buckets are to be planned for."""
@@ -190,13 +190,15 @@ class State:
 
 class _Task:
     """A bucket under way; `number` is that of its plan, or None: it is summed by the one that every
-    job has. finish() comes when it is summed, and calls other ranks if it `plans`."""
+    job has. finish() comes when it is summed, and calls other ranks if it `plans`. What goes wrong is the
+    future's, unless the `end_raises` it."""
 
-    def __init__(self, work, number, finish, plans):
+    def __init__(self, work, number, finish, plans, end_raises):
         self._work = work
         self._number = number
         self._finish = finish
         self._plans = plans
+        self._end_raises = end_raises
         self._is_started = False
         self.was_counted = False  # among those that have calls to make yet
         self.error = None
@@ -241,23 +243,32 @@ class _Task:
             error = caught
         self.error = error
         try:
-            self.future.set_exception(error)
+            if self._end_raises:
+                self.future.set_result(self._work.tensor)
+            else:
+                self.future.set_exception(error)
         except Exception as caught:
             print(f"rackrail: {error}; {caught}", file=sys.stderr)
 
 
+def _at_end_of_backward(call):
+    """Calls it then, when DDP has waited for its buckets. Whether it will: not where the hook runs
+    outside of a backward pass, as in DDP's join()."""
+    queue_callback = torch.autograd.Variable._execution_engine.queue_callback
+    try:
+        # DDP's own is there before the first of these is called, and so before the second.
+        queue_callback(lambda: queue_callback(call))
+    except RuntimeError:
+        return False
+    return True
+
+
 def _raise_error_of(tasks):
-    """Waits for all, which are then done with, and raises the first error."""
-    waited = list(tasks)
+    """Of those that are done with, the first error."""
+    error = next((task.error for task in tasks if task.error is not None), None)
     tasks.clear()
-    for task in waited:
-        try:
-            task.future.wait()
-        except Exception:
-            if task.error is None:
-                raise
-        if task.error is not None:
-            raise task.error
+    if error is not None:
+        raise error
 
 
 class _Line:
@@ -298,6 +309,8 @@ class _Line:
         self._tasks.put(None)
         _job.abort_if_failed()
         self._thread.join(_AT_EXIT)
+        if self._thread.is_alive():  # others may never come to what it sums
+            _job.abort("it ended while gradients were summed")
 
     def _work(self):
         while True:
@@ -332,7 +345,7 @@ class _Work:
     """A bucket's memory as 32-bit floats: its own, or a copy where it has 16 bits or 64."""
 
     def __init__(self, tensor):
-        self._tensor = tensor
+        self.tensor = tensor
         self._floats = tensor if tensor.dtype == torch.float32 else tensor.float()
         device, number, stream = _library.HOST, 0, None
         if tensor.device.type != "cpu":
@@ -343,22 +356,22 @@ class _Work:
                                      stream)
 
     def future(self):
-        if not self._tensor.is_cuda:
+        if not self.tensor.is_cuda:
             return torch.futures.Future()
         # What comes after it is behind the sum on the device's streams.
-        return torch.futures.Future(devices=[self._tensor.device])
+        return torch.futures.Future(devices=[self.tensor.device])
 
     def squared_norm(self):
         """As a tensor beside it: nobody waits for a device."""
         return torch.dot(self._floats, self._floats)
 
     def result(self):
-        if self._floats is not self._tensor:
-            self._tensor.copy_(self._floats)
+        if self._floats is not self.tensor:
+            self.tensor.copy_(self._floats)
             if self._floats.is_cuda:
                 # Its memory is of the stream that made it, which would give it to others at once.
                 self._floats.record_stream(torch.cuda.current_stream(self._floats.device))
-        return self._tensor
+        return self.tensor
 
 
 def _group_of(bucket):

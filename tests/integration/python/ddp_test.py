@@ -36,6 +36,21 @@ try:
 except rackrail.PeerLost as error:
     print(f"{time.monotonic() - start:.1f} {error}", flush=True)
 """
+# Ranks with unlike numbers of batches: who has none left sums zeros for the others (DDP's join), outside
+# of any backward pass.
+JOINED = """
+import torch, torch.distributed as dist, rackrail.torch
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(30, 1, bias=False))
+rackrail.torch.register(model)
+with model.join(divide_by_initial_world_size=True):
+    for step in range(4 + 3 * rank):
+        model.zero_grad()
+        model(torch.full((1, 30), float(ranks))).sum().backward()
+        assert (model.module.weight.grad == (ranks if step < 4 else 1)).all(), step
+print("good")
+"""
 # Two models whose steps alternate, buckets that are skipped (no_sync), 16-bit gradients, and an
 # all-reduce of the program's own between steps. Integer gradients, so that means are exact.
 MIXED = """
@@ -562,6 +577,10 @@ class Hook(RankTest):
         first, second = self.run_ranks(2, self.write("interrupted.py", INTERRUPTED))
         self.assertLess(float(first.out.split()[0]), 10, str(first))
         self.assertIn("interrupted", second.out, str(second))
+
+    def test_ranks_with_unlike_numbers_of_batches(self):
+        for result in self.run_ranks(2, self.write("joined.py", JOINED)):
+            self.assertEqual(result.out, "good\n", str(result))
 
     def test_a_rank_that_skips_a_batch_is_named_when_it_ends(self):
         first, _ = self.run_ranks(2, self.write("skipped.py", SKIPPED), status=None)

@@ -273,10 +273,18 @@ TEST_CASE("a baseline without a name or a time is refused") {
 
 TEST_CASE("null is no value, in a field or in a list") {
   const std::string json = to_json(small_plan());
-  CHECK_THAT(refusal(replaced(json, "\"seed\": ", "\"notes\": [null], \"seed\": ")),
+  CHECK_THAT(refusal(replaced(json, "\"notes\": [", "\"notes\": [null, ")),
              Catch::Contains("notes: found null, expected a value"));
   CHECK_THAT(refusal(replaced(json, "\"version\": 4", "\"version\": 4, \"name\": null")),
              Catch::Contains("name: found null"));
+}
+
+TEST_CASE("what protobuf would read as something else is refused") {
+  const std::string json = to_json(small_plan());
+  CHECK_THAT(refusal(replaced(json, "\"notes\": [", "\"notes\": [[\"a\"], ")),
+             Catch::Contains("notes: found a list in a list"));
+  CHECK_THAT(refusal(replaced(json, "\"version\": 4", "\"version\": 4, \"version\": 4")),
+             Catch::Contains("version: found two values, expected one"));
 }
 
 TEST_CASE("the JSON form reads well") {

@@ -285,9 +285,9 @@ TEST_CASE("of two who cannot reach each other the one that has just come is lost
       }
       REQUIRE(std::holds_alternative<MemberId>(story.membership.join(request, story.now)));
     }
-    story.membership.contribute(Rank(0), 0, "parameters");
+    story.membership.contribute(Rank(0), 0, "parameters", story.now);
     if (has_exchanged) {
-      story.membership.contribute(Rank(1), 0, "parameters");
+      story.membership.contribute(Rank(1), 0, "parameters", story.now);
     }
     story.membership.report_transport_error(Rank(0), Rank(1), "no route", {}, story.now);
     story.pass(500ms, {Rank(0), Rank(1)});
@@ -435,6 +435,35 @@ TEST_CASE("a rank that ended after fewer steps than another has begun ends the j
   }
 }
 
+TEST_CASE("a rank that ended while another exchanges something ends the job at once") {
+  Story story(2);
+  story.join_all(2);
+  const std::string line =
+      "rank 1 (pid 101 on host-a) ended at least a step before rank 0 (pid 100 on host-a), which "
+      "waits for it";
+  SECTION("it ends first") {
+    story.membership.report_result(Rank(1), "", 9, story.now);
+    story.membership.contribute(Rank(0), 0, "a plan", story.now);
+    CHECK(story.abort_line() == line);
+  }
+  SECTION("it ends last") {
+    story.membership.contribute(Rank(0), 0, "a plan", story.now);
+    story.membership.report_result(Rank(1), "", 9, story.now);
+    CHECK(story.abort_line() == line);
+  }
+}
+
+TEST_CASE("once those who have left have said their steps, the others need nobody to end") {
+  Story story(3);
+  story.join_all(3);
+  CHECK_FALSE(story.membership.need_nobody_more());
+  story.membership.report_result(Rank(0), "", 3, story.now);
+  story.membership.leave(Rank(0), true, {}, story.now);
+  CHECK(story.membership.need_nobody_more());
+  story.membership.leave(Rank(1), false, {"it failed", false}, story.now);
+  CHECK_FALSE(story.membership.need_nobody_more());
+}
+
 TEST_CASE("a member that has said how many steps it began need not wait for the others") {
   Story story(2);
   story.join_all(2);
@@ -473,21 +502,21 @@ TEST_CASE("a member may only leave in peace once all are done") {
 
 TEST_CASE("an exchange is complete when every rank has given its part of that round") {
   Story story(3);
-  story.membership.contribute(Rank(0), 0, "too early");
+  story.membership.contribute(Rank(0), 0, "too early", story.now);
   story.join_all(3);
   (void)story.membership.take_events();
-  story.membership.contribute(Rank(2), 0, "c");
-  story.membership.contribute(Rank(0), 0, "");
-  story.membership.contribute(Rank(0), 1, "next");  // a rank that is ahead
+  story.membership.contribute(Rank(2), 0, "c", story.now);
+  story.membership.contribute(Rank(0), 0, "", story.now);
+  story.membership.contribute(Rank(0), 1, "next", story.now);  // a rank that is ahead
   CHECK(story.membership.take_events().empty());
-  story.membership.contribute(Rank(1), 0, "b");
+  story.membership.contribute(Rank(1), 0, "b", story.now);
   const auto events = story.membership.take_events();
   REQUIRE(events.size() == 1);
   const auto& complete = std::get<ExchangeComplete>(events[0]);
   CHECK(complete.round == 0);
   CHECK(complete.parts == std::vector<std::string>{"", "b", "c"});
-  story.membership.contribute(Rank(1), 1, "x");
-  story.membership.contribute(Rank(2), 1, "y");
+  story.membership.contribute(Rank(1), 1, "x", story.now);
+  story.membership.contribute(Rank(2), 1, "y", story.now);
   const auto later = story.membership.take_events();
   REQUIRE(later.size() == 1);
   CHECK(std::get<ExchangeComplete>(later[0]).parts == std::vector<std::string>{"next", "x", "y"});
@@ -495,12 +524,12 @@ TEST_CASE("an exchange is complete when every rank has given its part of that ro
   // Over, or too far ahead: all three of a round that cannot be make no exchange.
   for (const std::uint32_t round : {0U, 1U, 4U, 0xffffffffU}) {
     for (std::size_t rank = 0; rank < 3; ++rank) {
-      story.membership.contribute(Rank(rank), round, "once more");
+      story.membership.contribute(Rank(rank), round, "once more", story.now);
     }
   }
   CHECK(story.membership.take_events().empty());
   for (std::size_t rank = 0; rank < 3; ++rank) {
-    story.membership.contribute(Rank(rank), 2, "third");
+    story.membership.contribute(Rank(rank), 2, "third", story.now);
   }
   CHECK(story.membership.take_events().size() == 1);
 }
