@@ -76,10 +76,12 @@ struct CollectiveCase {
   std::function<void(double share)> progress;  ///< of the search for the fastest
   Duration bound;                              ///< no schedule takes less
   bool is_quick = false;                       ///< whether the search for the fastest is
+  planner::DecisionLog decisions;
 };
 
 struct FastestOfFamilies {
   std::string_view family;
+  std::string mechanism;  ///< as plan::TransferGraph has it
   sim::CollectiveResult result;
   std::int64_t largest_message = 0;  ///< elements, were it not sent in slices
   /// The same once more, with what other options record.
@@ -113,6 +115,9 @@ bool is_no_faster(const planner::CollectiveForm& form, const CollectiveCase& c,
          !c.costs.exact_collective_time_below(form.graph(), c.elements, slice_elements, time);
 }
 
+const std::string& mechanism_of(const plan::TransferGraph& graph) { return graph.mechanism(); }
+std::string mechanism_of(const plan::RegularSchedule& /*schedule*/) { return {}; }
+
 /// Simulates it, and keeps it where it is the fastest so far.
 template <typename Schedule>
 Duration simulate(const planner::ScheduleFamily& family, const CollectiveCase& c,
@@ -123,10 +128,21 @@ Duration simulate(const planner::ScheduleFamily& family, const CollectiveCase& c
   };
   sim::CollectiveResult result = run(c.simulation);
   const Duration time = result.time;
-  if (!fastest || time < fastest->result.time) {
+  const bool is_fastest = !fastest || time < fastest->result.time;
+  if (c.decisions) {
+    const std::string& mechanism = mechanism_of(*schedule);
+    c.decisions(
+        {.about = "families",
+         .schedule = std::string(family.name()) + (mechanism.empty() ? "" : ": ") + mechanism,
+         .codecs = planner::codecs_text(c.codecs),
+         .bound = {},
+         .time = time,
+         .outcome = is_fastest ? "the fastest so far" : "slower"});
+  }
+  if (is_fastest) {
     const auto largest = static_cast<std::int64_t>(
         std::ceil(planner::shape_of(*schedule).largest_share * static_cast<double>(c.elements)));
-    fastest = {family.name(), std::move(result), largest, run};
+    fastest = {family.name(), mechanism_of(*schedule), std::move(result), largest, run};
   }
   return time;
 }
@@ -148,6 +164,14 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
                                          const std::function<bool()>& stop,
                                          std::optional<FastestOfFamilies>& fastest) {
   if (auto refusal = family.refusal(c.cluster, c.codecs)) {
+    if (c.decisions) {
+      c.decisions({.about = "families",
+                   .schedule = std::string(family.name()),
+                   .codecs = {},
+                   .bound = {},
+                   .time = {},
+                   .outcome = "refused: " + *refusal});
+    }
     return refusal;
   }
   if (const auto regular = regular_schedule(family, c)) {
@@ -169,7 +193,8 @@ std::optional<std::string> simulate_with(const planner::ScheduleFamily& family,
          .codecs = c.codecs,
          .costs = c.costs,
          .has_bounds = has_bounds(c),
-         .stop = fastest ? stop : std::function<bool()>()},
+         .stop = fastest ? stop : std::function<bool()>(),
+         .decisions = c.decisions},
         fastest && is_comparable ? std::optional(fastest->result.time) : std::nullopt);
     if (found) {
       simulate(family, c, found->graph, found->slice_elements, fastest);
@@ -431,7 +456,9 @@ void run_collective(Session& session, const topology::Topology& cluster,
                    .costs = *costs,
                    .progress = {},
                    .bound = {},
-                   .is_quick = parse_search(options.search) == planner::SearchEffort::kQuick};
+                   .is_quick = parse_search(options.search) == planner::SearchEffort::kQuick,
+                   .decisions = options.decisions->log()};
+  session.add_output(options.decisions->path());
   const Bytes encoded = plan::encoded_size(codec, elements);
   const bool has_changes = !simulation.disturbances.capacity.empty();
   if (options.schedule == kBestSchedule && c.is_quick && !has_changes) {
@@ -446,8 +473,9 @@ void run_collective(Session& session, const topology::Topology& cluster,
   }
   const auto start = std::chrono::steady_clock::now();
   const FastestOfFamilies fastest = simulate_collective(c, options.schedule);
-  const auto& [family, result, largest_message, again, ended_early] = fastest;
+  const auto& [family, mechanism, result, largest_message, again, ended_early] = fastest;
   const double wall = seconds_since(start);
+  options.decisions->write();
   const bool is_partial = ends_early.has_value() && was_interrupted();
   session.status = is_partial ? kInterrupted : kDone;
   const sim::Records records = files.any() ? write_records(c, fastest, files) : sim::Records();
@@ -496,6 +524,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
                         {"codec", plan::to_string(codec)},
                         {"time_s", result.time.seconds()},
                         {"schedule", family},
+                        {"mechanism", mechanism},
                         {"algbw_Bps", algbw},
                         {"busbw_Bps", busbw},
                         {"bound_s", bound.seconds()},
@@ -512,7 +541,8 @@ void run_collective(Session& session, const topology::Topology& cluster,
     return;
   }
   fmt::print("{} of {} over {} ranks of {}, {}\n\n", options.collective, to_string(whole),
-             cluster.rank_count(), cluster.name(), family);
+             cluster.rank_count(), cluster.name(),
+             mechanism.empty() ? std::string(family) : fmt::format("{}: {}", family, mechanism));
   Table table({{"time", Align::kRight},
                {"algbw", Align::kRight},
                {"busbw", Align::kRight},

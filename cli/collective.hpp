@@ -1,8 +1,10 @@
 // One bare collective on a cluster, simulated: `rackrail simulate CLUSTER --collective ...`.
 #pragma once
 
+#include <memory>
 #include <string>
 
+#include "cli/decision_file.hpp"
 #include "cli/record_files.hpp"
 #include "cli/session.hpp"
 #include "sim/simulator.hpp"
@@ -18,6 +20,7 @@ struct CollectiveOptions {
   std::string codec = "fp32";
   std::string search = "quick";  ///< as parse_search() takes it
   std::string slice;             ///< empty: 1 MiB; of rings and "best", what is fastest
+  std::shared_ptr<DecisionFile> decisions = std::make_shared<DecisionFile>();
 };
 
 /// Prints time, rates, the exact lower bound and the busiest links, and, where there are files to

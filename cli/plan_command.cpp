@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "cli/commands.hpp"
+#include "cli/decision_file.hpp"
 #include "cli/inputs.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/plan_run_text.hpp"
@@ -75,6 +76,7 @@ struct PlanOptions {
   std::string gap;
   std::string search = "quick";
   std::optional<double> target_samples;
+  std::shared_ptr<DecisionFile> decisions = std::make_shared<DecisionFile>();
 };
 
 planner::PlannerOptions planner_options(const PlanOptions& options, const Session& session) {
@@ -343,6 +345,8 @@ void run_plan(Session& session, const PlanOptions& options) {
                                    "one in the workload; or another policy"});
   }
   session.add_output(options.output);
+  session.add_output(options.decisions->path());
+  chosen.decisions = options.decisions->log();
   const auto cost_model = sim::make_cost_model(cluster, {});
   ProgressBar bar("planning", session.progress_elsewhere());
   const planner::Progress whole = [&bar](double share, const std::string& what) {
@@ -372,6 +376,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   PlanRun run{.output = options.output};
   named(options.cluster.cluster, "",
         [&] { made.plan = first_plan(made, cluster, workload, *cost_model, options, chosen); });
+  chosen.decisions = {};
   if (budget.has_value()) {
     run.has_budget = true;
     run.was_stopped = budget->was_search_stopped();
@@ -401,6 +406,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   if (!options.output.empty()) {
     plan::save_plan(made.plan, options.output);
   }
+  options.decisions->write();
   made.gradient_error = plan::reduced_error(made.plan, workload);
   made.codec_errors = errors_of_codecs(made.plan, workload);
   made.target = planner::time_to_target(workload, made.plan.batch, made.plan.prediction.step_time,
@@ -504,6 +510,7 @@ void add_plan_command(CLI::App& app, Session& session) {
                           "Stop the search after this time with its best plan so far, e.g. '20 s'. "
                           "With --compare, --compare-hosts or --explain the search gets half of "
                           "it. The plan may then differ from run to run");
+  options->decisions->add_to(*command);
   CLI::Option* gap = command->add_option(
       "--gap", options->gap,
       "Stop at the first plan whose step is at most this much over the lower bound, e.g. 1%. Plans "

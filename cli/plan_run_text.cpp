@@ -111,6 +111,7 @@ std::string plan_run_text(const MadePlan& made, const PlanRun& run,
   if (made.report) {
     text += report_text(*made.report, plan) + "\n";
   }
+  text += mechanism_lines(plan);
   text += fmt::format("synchronisation {:.1f} % of the step waits for gradients\n",
                       plan.prediction.sync_share * 100);
   text += fmt::format("bound           {}\n", plan.prediction.bound_reason);

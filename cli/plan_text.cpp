@@ -27,6 +27,7 @@ constexpr std::size_t kMostRuns = 12;
 /// Buckets that differ in size only.
 struct LikeBuckets {
   std::string schedule;
+  std::string mechanism;
   std::string codecs;
   std::int64_t slice_elements = 0;
   std::size_t first = 0;
@@ -37,7 +38,7 @@ struct LikeBuckets {
   std::int64_t most = 0;
 
   bool is_like(const LikeBuckets& other) const {
-    return schedule == other.schedule && codecs == other.codecs &&
+    return schedule == other.schedule && mechanism == other.mechanism && codecs == other.codecs &&
            slice_elements == other.slice_elements;
   }
   void add(const LikeBuckets& later) {
@@ -67,6 +68,7 @@ std::vector<LikeBuckets> like_buckets(const plan::Plan& plan) {
   for (std::size_t i = 0; i < plan.buckets.size(); ++i) {
     const plan::Bucket& bucket = plan.buckets[i];
     LikeBuckets one{plan.schedules.at(bucket.schedule).name(),
+                    plan.schedules.at(bucket.schedule).mechanism(),
                     codec_text(bucket),
                     bucket.slice_elements,
                     i,
@@ -129,6 +131,7 @@ nlohmann::json plan_json(const plan::Plan& plan) {
     buckets.push_back({{"bytes", bucket.elements * 4},
                        {"tensors", bucket.tensors.size()},
                        {"schedule", plan.schedules.at(bucket.schedule).name()},
+                       {"mechanism", plan.schedules.at(bucket.schedule).mechanism()},
                        {"codec", plan::to_string(bucket.codec)},
                        {"codec_tiers", tiers}});
   }
@@ -190,6 +193,21 @@ std::string bucket_table(const plan::Plan& plan) {
                    like.codecs, to_string(Bytes(like.slice_elements * 4))});
   }
   return table.to_string();
+}
+
+std::string mechanism_lines(const plan::Plan& plan) {
+  std::map<std::string, std::size_t> buckets;
+  for (const plan::Bucket& bucket : plan.buckets) {
+    const plan::TransferGraph& graph = plan.schedules.at(bucket.schedule);
+    if (!graph.mechanism().empty()) {
+      ++buckets[graph.label()];
+    }
+  }
+  std::string text;
+  for (const auto& [label, count] : buckets) {
+    text += fmt::format("mechanism       {} ({} bucket{})\n", label, count, count == 1 ? "" : "s");
+  }
+  return text;
 }
 
 std::string prediction_table(const plan::Plan& plan) {

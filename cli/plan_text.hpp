@@ -12,6 +12,9 @@ namespace rackrail::cli {
 nlohmann::json plan_json(const plan::Plan& plan);
 /// One row per bucket: size, schedule, codec, codec per tier, slices.
 std::string bucket_table(const plan::Plan& plan);
+/// How its schedules were made, a line for each that several buckets may have; empty where their
+/// names say it.
+std::string mechanism_lines(const plan::Plan& plan);
 /// Step time against the bound and the baselines; where a baseline has another batch than the plan,
 /// the bound does not hold for it and there is no such figure.
 std::string prediction_table(const plan::Plan& plan);

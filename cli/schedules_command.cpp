@@ -45,6 +45,7 @@ nlohmann::json table_json(const planner::ScheduleTable& table) {
     }
     sizes.push_back({{"bytes", row.bytes.count()},
                      {"best", table.families[row.best]},
+                     {"mechanism", row.mechanism},
                      {"time_s", row.times[row.best].time.seconds()},
                      {"slice_bytes", row.times[row.best].slice_elements * 4},
                      {"schedules", times}});
@@ -60,6 +61,31 @@ nlohmann::json table_json(const planner::ScheduleTable& table) {
     refused[refusal.family] = refusal.reason;
   }
   return {{"sizes", sizes}, {"crossovers", crossovers}, {"refused", refused}};
+}
+
+/// How the best schedules were made, but for their number of rounds, and at which sizes.
+std::vector<std::pair<std::string, std::string>> sizes_by_mechanism(
+    const planner::ScheduleTable& table) {
+  const auto text_of = [&](const planner::TableRow& row) {
+    return row.mechanism.empty() ? std::string()
+                                 : table.families[row.best] + ": " +
+                                       row.mechanism.substr(0, row.mechanism.rfind(','));
+  };
+  std::vector<std::pair<std::string, std::string>> all;
+  std::size_t first = 0;
+  for (std::size_t row = 0; row < table.rows.size(); ++row) {
+    const std::string text = text_of(table.rows[row]);
+    if (row + 1 < table.rows.size() && text_of(table.rows[row + 1]) == text) {
+      continue;
+    }
+    const std::string from = to_string(table.rows[first].bytes);
+    if (!text.empty()) {
+      all.emplace_back(text,
+                       first == row ? from : from + " to " + to_string(table.rows[row].bytes));
+    }
+    first = row + 1;
+  }
+  return all;
 }
 
 void print_table(const planner::ScheduleTable& table) {
@@ -81,6 +107,9 @@ void print_table(const planner::ScheduleTable& table) {
   for (const planner::Crossover& crossover : table.crossovers) {
     fmt::print("from {:<11} {} (before: {})\n", to_string(crossover.bytes),
                table.families[crossover.to], table.families[crossover.from]);
+  }
+  for (const auto& [text, sizes] : sizes_by_mechanism(table)) {
+    fmt::print("mechanism        {} ({})\n", text, sizes);
   }
   for (const auto& refusal : table.refusals) {
     fmt::print("not here         {}: {}\n", refusal.family, refusal.reason);

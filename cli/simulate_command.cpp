@@ -430,6 +430,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
   command->add_option("--codec", options->collective.codec, "Codec of every transfer, e.g. fp16")
       ->capture_default_str()
       ->needs(collective);
+  options->collective.decisions->add_to(*command)->needs(collective);
   command
       ->add_option("--slice", options->collective.slice,
                    "Size of the pieces in which messages are pipelined, e.g. '1 MiB'. Default: 1 "

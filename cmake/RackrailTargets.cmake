@@ -288,7 +288,9 @@ function(rackrail_add_bench name)
   add_executable(${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
   rackrail_own_code(${name})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} benchmark::benchmark)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/bench")
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin/bench"
+    UNITY_BUILD OFF)  # several benchmarks have helpers of one name
   add_dependencies(bench ${name})
 endfunction()
 

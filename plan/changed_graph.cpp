@@ -17,6 +17,7 @@ TransferGraph without_transfers(const TransferGraph& graph) {
   const auto weights = graph.chunk_weights();
   TransferGraph result(graph.name(), graph.collective(), graph.rank_count(),
                        {weights.begin(), weights.end()});
+  result.set_mechanism(graph.mechanism());
   if (!graph.owners().empty()) {
     result.set_owners({graph.owners().begin(), graph.owners().end()});
   }

@@ -1,5 +1,6 @@
 #include "plan/plan_message.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -21,6 +22,7 @@ constexpr int kFirstFormat = 1;
 constexpr int kFormatWithWarmup = 2;
 constexpr int kFormatWithRatesAndAdapters = 3;
 constexpr int kFormatWithRequests = 4;
+constexpr int kFormatWithMechanisms = 5;
 // 2³² samples per rank and 2¹⁵ ranks stay far within 64 bits, as do this many passes and steps.
 constexpr std::int64_t kMost = std::int64_t{1} << 32U;
 constexpr std::int64_t kMostPasses = std::int64_t{1} << 14U;
@@ -159,6 +161,10 @@ std::vector<ScheduleRange> read_ranges(const v1::Plan& message) {
 }
 
 int version_for(const Plan& plan) {
+  if (std::ranges::any_of(plan.schedules,
+                          [](const TransferGraph& graph) { return !graph.mechanism().empty(); })) {
+    return kFormatWithMechanisms;
+  }
   if (!plan.only_schedule.empty() || plan.only_bucket_size > Bytes(0)) {
     return kFormatWithRequests;
   }

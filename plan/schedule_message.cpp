@@ -185,6 +185,7 @@ Collective read_collective(int value) {
 
 void write_schedule(const TransferGraph& graph, v1::Schedule& message) {
   message.set_name(message::utf8(graph.name(), "schedules"));
+  message.set_mechanism(message::utf8(graph.mechanism(), "schedules"));
   message.set_collective(to_message(graph.collective()));
   message.set_rank_count(static_cast<std::uint32_t>(graph.rank_count()));
   message.mutable_chunk_weights()->Add(graph.chunk_weights().begin(), graph.chunk_weights().end());
@@ -213,6 +214,7 @@ TransferGraph read_schedule(const v1::Schedule& message, std::size_t rank_count)
   TransferGraph graph(message::one_line(message.name(), "name"),
                       read_collective(message.collective()), rank_count,
                       {message.chunk_weights().begin(), message.chunk_weights().end()});
+  graph.set_mechanism(message::one_line(message.mechanism(), "mechanism"));
   for (int i = 0; i < message.codecs_size(); ++i) {
     const std::string place = fmt::format("codecs[{}]", i);
     const Codec codec = at(place, [&] { return parse_codec(message.codecs(i)); });

@@ -48,6 +48,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/ids.hpp"
@@ -91,6 +92,12 @@ class TransferGraph {
                 std::vector<std::uint32_t> chunk_weights);
 
   const std::string& name() const { return name_; }
+  /// How it was made: the mechanism and its parameters, for people ("rail rings, 24 rounds"); empty
+  /// where the name says it.
+  const std::string& mechanism() const { return mechanism_; }
+  void set_mechanism(std::string mechanism) { mechanism_ = std::move(mechanism); }
+  /// "hierarchical: rail rings, 24 rounds".
+  std::string label() const { return mechanism_.empty() ? name_ : name_ + ": " + mechanism_; }
   Collective collective() const { return collective_; }
   std::size_t rank_count() const { return rank_count_; }
   std::size_t chunk_count() const { return chunk_weights_.size(); }
@@ -141,6 +148,7 @@ class TransferGraph {
 
  private:
   std::string name_;
+  std::string mechanism_;
   Collective collective_ = Collective::kAllReduce;
   std::size_t rank_count_ = 0;
   std::vector<std::uint32_t> chunk_weights_;

@@ -1,4 +1,6 @@
 // How long candidates take, and which is the cheapest.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -8,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "plan/codec_name.hpp"
 #include "planner/candidates.hpp"
 #include "planner/collective_forms.hpp"
 
@@ -212,6 +215,66 @@ void CandidateSet::remember_chosen(std::size_t candidate) {
   last_chosen_.insert(last_chosen_.begin(), candidate);
 }
 
+std::string codecs_text(const TierCodecs& codecs) {
+  const std::string across = plan::display_name(codecs.across);
+  return codecs.inside == codecs.across
+             ? across
+             : fmt::format("{} inside, {} across", plan::display_name(codecs.inside), across);
+}
+
+std::string CandidateSet::outcome_of(std::size_t candidate, std::int64_t elements,
+                                     const Choice& best) const {
+  if (candidate == best.candidate) {
+    return "chosen";
+  }
+  bool was_simulated = false;
+  for (auto it = known_.lower_bound(std::tuple(candidate, elements, std::int64_t{0}));
+       it != known_.end() && std::get<0>(it->first) == candidate &&
+       std::get<1>(it->first) == elements;
+       ++it) {
+    if (it->second.time) {
+      return "slower";
+    }
+    was_simulated = was_simulated || it->second.at_least > Duration();
+  }
+  if (was_simulated) {
+    return "simulated until it was slower";
+  }
+  if (candidates_[candidate].model.at_least(elements) >= best.time) {
+    return "its bound is no less than the time of the chosen one";
+  }
+  return is_expected_slower(candidate, elements, best.time)
+             ? "slower at other sizes or in lighter codecs"
+             : "not simulated: its bound is near the time of the chosen one, or the search ended";
+}
+
+void CandidateSet::say_decisions(std::int64_t elements, const CandidateFilter& filter,
+                                 const Choice& best) {
+  if (!decided_.emplace(elements, best.candidate).second) {
+    return;
+  }
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    if (!filter(candidate)) {
+      continue;
+    }
+    std::optional<Duration> time;
+    for (auto it = known_.lower_bound(std::tuple(i, elements, std::int64_t{0}));
+         it != known_.end() && std::get<0>(it->first) == i && std::get<1>(it->first) == elements;
+         ++it) {
+      if (it->second.time && (!time || *it->second.time < *time)) {
+        time = it->second.time;
+      }
+    }
+    decisions_({.about = "bucket of " + to_string(Bytes(4 * elements)),
+                .schedule = candidate.graph.label(),
+                .codecs = codecs_text(candidate.codecs),
+                .bound = candidate.model.at_least(elements),
+                .time = i == best.candidate ? std::optional(best.time) : time,
+                .outcome = outcome_of(i, elements, best)});
+  }
+}
+
 std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const CandidateFilter& filter,
                                              Duration most) {
   if (most < kNoLimit) {
@@ -225,6 +288,9 @@ std::optional<Choice> CandidateSet::cheapest(std::int64_t elements, const Candid
   const Choice known{*candidate, slice, time(*candidate, elements, slice, kNoLimit).value()};
   const Choice best = cheapest_below(elements, filter, known.time + Duration(1)).value_or(known);
   remember_chosen(best.candidate);
+  if (decisions_) {
+    say_decisions(elements, filter, best);
+  }
   return best;
 }
 

@@ -138,6 +138,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       cost_model_(cost_model),
       stop_(options.stop),
       work_left_(options.work_left),
+      decisions_(options.decisions),
       schedule_(options.schedule),
       first_(std::move(first)),
       router_(make_router(topology)),
@@ -228,10 +229,18 @@ void CandidateSet::add_families(bool only_first) {
     }
     if (candidates_.size() == before) {
       // Of the lightest codecs: what is said of them is not the fault of stronger ones.
-      refusals_.push_back(
-          fmt::format("{} ({})", family.name(),
-                      graph_refusal(family, topology_, pairs_.front())
-                          .value_or(error_budget_ ? "beyond the error budget" : "no codec fits")));
+      const std::string why =
+          graph_refusal(family, topology_, pairs_.front())
+              .value_or(error_budget_ ? "beyond the error budget" : "no codec fits");
+      refusals_.push_back(fmt::format("{} ({})", family.name(), why));
+      if (decisions_) {
+        decisions_({.about = "families",
+                    .schedule = std::string(family.name()),
+                    .codecs = {},
+                    .bound = {},
+                    .time = {},
+                    .outcome = "refused: " + why});
+      }
     }
   }
 }

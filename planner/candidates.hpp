@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -48,6 +49,9 @@ topology::Router make_router(const topology::Topology& topology);
 /// For tables: by tier whose links a schedule uses the strongest codec that it has there.
 std::map<std::string, plan::Codec> codecs_by_tier(const topology::Topology& topology,
                                                   const plan::TransferGraph& graph);
+
+/// "fp32", "int8 inside, fp16 across".
+std::string codecs_text(const TierCodecs& codecs);
 
 struct Candidate {
   std::string family;
@@ -138,6 +142,9 @@ class CandidateSet {
   std::optional<std::size_t> likely_winner(std::int64_t elements,
                                            const CandidateFilter& filter) const;
   void remember_chosen(std::size_t candidate);
+  /// For the log: why the choice fell on one, and not on others.
+  void say_decisions(std::int64_t elements, const CandidateFilter& filter, const Choice& best);
+  std::string outcome_of(std::size_t candidate, std::int64_t elements, const Choice& best) const;
   /// cheapest(), where there is a limit.
   std::optional<Choice> cheapest_below(std::int64_t elements, const CandidateFilter& filter,
                                        Duration limit);
@@ -164,8 +171,10 @@ class CandidateSet {
   plan::CostModel& cost_model_;
   std::function<bool()> stop_;
   std::function<std::int64_t()> work_left_;
-  std::optional<std::string> schedule_;  ///< the only family, if so
-  std::vector<std::string> first_;       ///< families made before the others
+  DecisionLog decisions_;
+  std::set<std::pair<std::int64_t, std::size_t>> decided_;  ///< sizes and candidates that were said
+  std::optional<std::string> schedule_;                     ///< the only family, if so
+  std::vector<std::string> first_;                          ///< families made before the others
   topology::Router router_;
   std::vector<TierCodecs> pairs_;
   std::size_t next_family_ = 0;

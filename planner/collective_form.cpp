@@ -1,5 +1,7 @@
 #include "planner/collective_form.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -21,6 +23,15 @@ FormShape shape_of(const plan::TransferGraph& graph) {
     messages -= group.count - 1;
   }
   return {static_cast<double>(largest) / static_cast<double>(sum.back()), messages, std::nullopt};
+}
+
+std::string in_rounds_text(std::size_t rounds) {
+  return fmt::format("{} round{}", rounds, rounds == 1 ? "" : "s");
+}
+
+plan::TransferGraph with_mechanism(plan::TransferGraph graph, std::string mechanism) {
+  graph.set_mechanism(std::move(mechanism));
+  return graph;
 }
 
 CollectiveForm::CollectiveForm(plan::TransferGraph graph, const topology::Topology& topology)

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "plan/alpha_beta.hpp"
@@ -23,6 +24,11 @@ struct FormShape {
 };
 /// Without a bound.
 FormShape shape_of(const plan::TransferGraph& graph);
+
+/// "1 round", "24 rounds": of TransferGraph::mechanism().
+std::string in_rounds_text(std::size_t rounds);
+/// The graph with that mechanism.
+plan::TransferGraph with_mechanism(plan::TransferGraph graph, std::string mechanism);
 
 class CollectiveForm {
  public:

@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/transfer_graph.hpp"
+#include "planner/decisions.hpp"
 #include "planner/schedule_family.hpp"
 #include "topology/topology.hpp"
 
@@ -25,6 +26,7 @@ struct CollectiveOfOneSize {
   bool has_bounds = true;
   /// From the first true on the best so far is the answer. Empty: the search runs to its end.
   std::function<bool()> stop = {};
+  DecisionLog decisions = {};
 };
 
 struct FastestCollective {

@@ -16,6 +16,7 @@
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/batch/policies.hpp"
+#include "planner/decisions.hpp"
 #include "planner/progress.hpp"
 #include "planner/route_rates.hpp"
 #include "planner/search_effort.hpp"
@@ -75,6 +76,7 @@ struct PlannerOptions {
   std::optional<double> enough_gap;
   std::uint64_t seed = 0;
   Progress progress;
+  DecisionLog decisions;
 };
 
 /// Has a cost model interrupted while this lives (CostModel::interrupt_when).

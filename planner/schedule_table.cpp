@@ -238,6 +238,7 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
     }
   }
   row.best = best.value();
+  row.mechanism = entries_[row.best].forms[row.times[row.best].form].graph().mechanism();
   return row;
 }
 

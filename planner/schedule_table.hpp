@@ -61,6 +61,7 @@ struct TableRow {
   Bytes bytes;                   ///< of the FP32 buffer on every rank
   std::vector<TableTime> times;  ///< by ScheduleTable::families
   std::size_t best = 0;          ///< the fastest simulated one, the first of equal ones
+  std::string mechanism;         ///< of that, as plan::TransferGraph has it
 };
 
 /// From this size on another family is the best one.

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
+#include "base/parse_units.hpp"
 #include "planner/batch.hpp"
 #include "planner/bound.hpp"
 #include "planner/protection.hpp"
@@ -364,6 +366,7 @@ void Search::score(Scored& scored, bool counts) {
     plan::Plan whole = scored.plan;
     materialise(whole);
     known = cost_model_.step(whole, workload_);
+    say(scored, known->step_time);
     if (on_simulated_) {
       on_simulated_(scored.plan, known->step_time);
     }
@@ -377,6 +380,7 @@ bool Search::score_below(Scored& scored, Duration limit) {
     plan::Plan whole = scored.plan;
     materialise(whole);
     known = cost_model_.step_below(whole, workload_, limit);
+    say(scored, known ? std::optional(known->step_time) : std::nullopt);
   }
   if (!known.has_value() || known->step_time >= limit) {
     return false;
@@ -386,6 +390,25 @@ bool Search::score_below(Scored& scored, Duration limit) {
     on_simulated_(scored.plan, known->step_time);
   }
   return true;
+}
+
+void Search::say(const Scored& scored, std::optional<Duration> time) const {
+  if (!options_.decisions) {
+    return;
+  }
+  std::set<std::string> schedules;
+  std::set<std::string> codecs;
+  for (const std::size_t chosen : scored.chosen) {
+    const Candidate& candidate = candidates_.all()[chosen];
+    schedules.insert(candidate.graph.label());
+    codecs.insert(codecs_text(candidate.codecs));
+  }
+  options_.decisions({.about = "step with buckets of " + to_string(scored.bucket_size),
+                      .schedule = fmt::format("{}", fmt::join(schedules, "; ")),
+                      .codecs = fmt::format("{}", fmt::join(codecs, "; ")),
+                      .bound = {},
+                      .time = time,
+                      .outcome = time ? "simulated" : "simulated until it was slower"});
 }
 
 Search::Known& Search::counted(const Scored& scored) {

@@ -163,6 +163,8 @@ class Search {
     std::optional<plan::StepEstimate> estimate;  ///< none of what was not simulated
     bool is_counted = false;                     ///< in spent_
   };
+  /// To the log of decisions; `time`: none where the simulation was ended.
+  void say(const Scored& scored, std::optional<Duration> time) const;
   /// Of a plan, with what it will have cost.
   Known& counted(const Scored& scored);
   /// Not simulated yet.

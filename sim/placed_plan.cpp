@@ -14,6 +14,7 @@ plan::TransferGraph placed(const plan::TransferGraph& graph, std::span<const Ran
                            std::size_t rank_count, std::span<const LinkId> links) {
   plan::TransferGraph result(graph.name(), graph.collective(), rank_count,
                              {graph.chunk_weights().begin(), graph.chunk_weights().end()});
+  result.set_mechanism(graph.mechanism());
   for (std::size_t i = 1; i < graph.codecs().size(); ++i) {
     result.add_codec(graph.codecs()[i]);
   }

@@ -131,7 +131,7 @@ void collective(benchmark::State& state, const Topology& topology, plan::Collect
   for (auto _ : state) {
     best = test::best_collective(topology, what, kElements);
   }
-  state.SetLabel(std::string(best.family));
+  state.SetLabel(best.found.graph->label());
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
   state.counters["over"] = best.over_optimum;
   state.counters["exact"] = best.may_be_out_of_reach ? 0 : 1;

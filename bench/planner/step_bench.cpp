@@ -78,7 +78,7 @@ void network_step(benchmark::State& state, const topology::Topology& topology) {
   }
   std::set<std::string> names;
   for (const plan::Bucket& bucket : plan.buckets) {
-    names.insert(plan.schedules.at(bucket.schedule).name());
+    names.insert(plan.schedules.at(bucket.schedule).label());
   }
   state.SetLabel(fmt::format("{}", fmt::join(names, ", ")));
   state.counters["ranks"] = static_cast<double>(topology.rank_count());

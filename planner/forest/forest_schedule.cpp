@@ -1,5 +1,7 @@
 #include "planner/forest/forest_schedule.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -262,7 +264,11 @@ plan::TransferGraph make_graph(plan::Collective collective, const Forest* reduct
                                    {static_cast<std::uint32_t>(first_chunk[step.part] + piece), 1},
                                    after, *moves[move].route, is_rated ? rates[move] : Bandwidth{});
   }
-  return builder.take(std::move(owners));
+  const Forest& counted = reduction != nullptr ? *reduction : *broadcast;
+  return with_mechanism(builder.take(std::move(owners)),
+                        fmt::format("{} tree{} per rank, {}{}", counted.trees_per_rank,
+                                    counted.trees_per_rank == 1 ? "" : "s", in_rounds_text(rounds),
+                                    has_rates(pace) ? " at fixed rates" : ""));
 }
 
 }  // namespace

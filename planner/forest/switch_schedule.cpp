@@ -1,5 +1,7 @@
 #include "planner/forest/switch_schedule.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -172,7 +174,9 @@ plan::TransferGraph all_reduce_along(const SwitchPacking& packing, const Schedul
   for (const auto& [move, round] : in_stages(steps.moves(), rounds)) {
     graph.add(steps.step(move), round, has_rates && round < rated ? rates[move] : Bandwidth());
   }
-  return graph.take();
+  return with_mechanism(graph.take(),
+                        fmt::format("trees through switches, {}{}", in_rounds_text(rounds),
+                                    has_rates ? " at fixed rates" : ""));
 }
 
 }  // namespace rackrail::planner

@@ -29,6 +29,7 @@ plan::TransferGraph with_routes(const plan::TransferGraph& graph, const LinkMap&
   const auto weights = graph.chunk_weights();
   plan::TransferGraph result(graph.name(), graph.collective(), graph.rank_count(),
                              {weights.begin(), weights.end()});
+  result.set_mechanism(graph.mechanism());
   for (const plan::Codec& codec : graph.codecs()) result.add_codec(codec);
   if (!graph.owners().empty()) {
     result.set_owners({graph.owners().begin(), graph.owners().end()});

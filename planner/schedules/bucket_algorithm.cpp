@@ -1,5 +1,7 @@
 #include "planner/schedules/bucket_algorithm.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -403,7 +405,12 @@ std::vector<std::uint32_t> scatter_order(const RankGrid& grid, std::uint32_t fir
 
 plan::TransferGraph make_buckets(const RankGrid& grid, const ScheduleRequest& request,
                                  const BucketOptions& options) {
-  return BucketBuilder(grid, request, options).build();
+  std::vector<std::string> sizes;
+  for (const RankGrid::Dimension& dimension : grid.dimensions) {
+    sizes.push_back(std::to_string(dimension.size));
+  }
+  return with_mechanism(BucketBuilder(grid, request, options).build(),
+                        fmt::format("dimension by dimension of {}", fmt::join(sizes, "x")));
 }
 
 std::uint64_t bucket_transfers(const RankGrid& grid, const BucketOptions& options) {

@@ -311,7 +311,10 @@ std::vector<CollectiveForm> bypass_ring_forms(const ScheduleRequest& request) {
     }
     const auto all =
         std::make_shared<const std::vector<PassedPiece>>(passed_pieces(*passed, pieces));
-    const auto make = [passed, request, all] { return BypassRings(*passed, request, *all).make(); };
+    const auto make = [passed, request, all, pieces] {
+      return with_mechanism(BypassRings(*passed, request, *all).make(),
+                            "rings that bypass slow members, " + in_rounds_text(pieces));
+    };
     if (forms.empty()) {
       forms.emplace_back(make(), topology);
     } else {

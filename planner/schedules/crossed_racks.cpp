@@ -451,7 +451,9 @@ std::vector<CollectiveForm> crossed_rack_forms(const ScheduleRequest& request) {
     if (rounds > request.most_rounds) {
       break;
     }
-    plan::TransferGraph graph = CrossedRounds(lines, request, rounds).make();
+    plan::TransferGraph graph =
+        with_mechanism(CrossedRounds(lines, request, rounds).make(),
+                       "exchange that crosses racks on other rails, " + in_rounds_text(rounds));
     if (graph.transfers().size() > request.most_transfers) {
       break;
     }

@@ -223,7 +223,7 @@ plan::TransferGraph make_grid_trees(const RankGrid& grid, const ScheduleRequest&
       }
     }
   }
-  return trees.take();
+  return with_mechanism(trees.take(), "trees along dimensions, " + in_rounds_text(options.rounds));
 }
 
 std::uint64_t grid_tree_transfers(const RankGrid& grid, const topology::Topology& topology,

@@ -1,5 +1,7 @@
 #include "planner/schedules/group_exchange.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -278,7 +280,10 @@ std::size_t exchange_lines(const std::vector<topology::RankGroup>& groups) {
 plan::TransferGraph make_group_exchange(const ScheduleRequest& request,
                                         const std::vector<std::uint32_t>& weights,
                                         std::size_t rounds) {
-  return Exchange(request, weights, rounds).make();
+  return with_mechanism(
+      Exchange(request, weights, rounds).make(),
+      fmt::format("direct exchange across groups{}, {}", weights.empty() ? "" : " in unequal parts",
+                  in_rounds_text(rounds)));
 }
 
 std::vector<CollectiveForm> group_exchange_forms(const ScheduleRequest& request,

@@ -1,5 +1,7 @@
 #include "planner/schedules/group_grids.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
@@ -273,7 +275,10 @@ plan::TransferGraph make_group_grid(plan::Collective what, const ScheduleRequest
       }
     }
   }
-  return writer.take();
+  return with_mechanism(
+      writer.take(), fmt::format("rings of groups per rail over {}{}{}, {}", fmt::join(sides, "x"),
+                                 ways == RingWays::kBoth ? " both ways" : "",
+                                 lanes.empty() ? "" : " in unequal parts", in_rounds_text(pieces)));
 }
 
 std::vector<CollectiveForm> group_grid_forms(plan::Collective what,

@@ -1,5 +1,7 @@
 #include "planner/schedules/group_rings.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -472,7 +474,11 @@ LineLanes uneven_lanes(plan::Collective what, const ScheduleRequest& request) {
 plan::TransferGraph make_group_rings(plan::Collective what, const ScheduleRequest& request,
                                      std::size_t pieces, RingWays ways, const LineLanes& lanes) {
   const std::size_t lines = ring_lines(tier_groups(request.topology));
-  return Rings(what, request, pieces, ways, lanes_for(what, lines, lanes)).make();
+  return with_mechanism(
+      Rings(what, request, pieces, ways, lanes_for(what, lines, lanes)).make(),
+      fmt::format("rings of groups per rail{}{}, {}", ways == RingWays::kBoth ? " both ways" : "",
+                  lanes.empty() || lanes == even_lanes(lines) ? "" : " in unequal parts",
+                  in_rounds_text(pieces)));
 }
 
 }  // namespace rackrail::planner

@@ -144,7 +144,9 @@ class Builder {
         spread(shape_.groups[g], holder(g, shard, chunk), chunk);
       }
     });
-    return builder_.take();
+    return with_mechanism(builder_.take(),
+                          fmt::format("{} groups, {} shards, {} chunks", shape_.groups.size(),
+                                      shape_.shards(), chunks_));
   }
 
   /// Whether switches add what is summed across groups, at the first root.

@@ -3,6 +3,8 @@
 // rank (gathering_trees.hpp), all-reduces along trees whose sums and copies take the same cables
 // (cable_trees.hpp): few of them, and of a large buffer alone so many that all cables are equally
 // full, within a percent or so.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -91,7 +93,9 @@ class CableGraphs {
 
   plan::TransferGraph make(const ScheduleRequest& request, std::size_t rounds,
                            std::uint32_t slices) const {
-    return added(request, rounds, slices).take();
+    return with_mechanism(
+        added(request, rounds, slices).take(),
+        fmt::format("{} trees of cables, {}", trees_.size(), in_rounds_text(rounds)));
   }
 
   /// In one round, and in ever more of them up to so many transfers.

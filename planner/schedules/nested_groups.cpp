@@ -1,5 +1,7 @@
 #include "planner/schedules/nested_groups.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -434,8 +436,11 @@ std::vector<plan::TransferGraph> nested_collectives(plan::Collective what,
   const auto add = [&](const std::vector<std::uint32_t>& sizes, bool take_turns) {
     if (sizes.size() <= most_rounds && sizes.size() * transfers <= request.most_transfers &&
         sizes.size() * movements <= kMostMovements) {
-      graphs.push_back(Rounds(what, request, nesting.chunk_count(), sizes, take_turns)
-                           .make(by_level, nesting.owners()));
+      graphs.push_back(with_mechanism(
+          Rounds(what, request, nesting.chunk_count(), sizes, take_turns)
+              .make(by_level, nesting.owners()),
+          fmt::format("{} levels, {}{}", nesting.level_count(), in_rounds_text(sizes.size()),
+                      take_turns ? " that swell" : "")));
     }
   };
   // First: their times rule out the others by their bounds.

@@ -317,7 +317,8 @@ std::vector<CollectiveForm> relayed_exchange_forms(const ScheduleRequest& reques
       break;
     }
     const auto make = [lines, request, pieces] {
-      return RelayedExchange(*lines, request, pieces).make();
+      return with_mechanism(RelayedExchange(*lines, request, pieces).make(),
+                            "exchange relayed around slow links, " + in_rounds_text(pieces));
     };
     if (forms.empty()) {
       forms.emplace_back(make(), topology);

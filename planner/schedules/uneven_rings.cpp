@@ -256,7 +256,8 @@ std::vector<CollectiveForm> uneven_ring_forms(const ScheduleRequest& request) {
       break;
     }
     const auto make = [lines, request, pieces] {
-      return UnevenRings(*lines, request, pieces).make();
+      return with_mechanism(UnevenRings(*lines, request, pieces).make(),
+                            "rings that spare slow links, " + in_rounds_text(pieces.waves));
     };
     if (forms.empty()) {
       forms.emplace_back(make(), request.topology);

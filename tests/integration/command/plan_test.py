@@ -26,9 +26,44 @@ class Plan(harness.CommandTest):
         parameters = 25_557_032  # of ResNet-50, as torchvision has it
         self.assertEqual(sum(bucket["bytes"] for bucket in plan["buckets"]), 4 * parameters)
         for bucket in plan["buckets"]:
-            self.assertLessEqual({"bytes", "schedule", "codec", "codec_tiers"}, set(bucket))
+            self.assertLessEqual({"bytes", "schedule", "mechanism", "codec", "codec_tiers"}, set(bucket))
         for digest in plan["inputs"].values():
             self.assertRegex(digest, r"^[0-9a-f]{64}$")
+
+    def decisions(self):
+        lines = (self.folder / "why.jsonl").read_text(encoding="utf-8").splitlines()
+        decisions = [json.loads(line) for line in lines]
+        for one in decisions:
+            self.assertEqual(set(one), {"about", "schedule", "codecs", "bound_s", "time_s", "outcome"})
+            if one["time_s"] is not None and one["bound_s"] is not None:
+                self.assertGreaterEqual(one["time_s"], 0.999 * one["bound_s"], one)
+        return decisions
+
+    def test_decisions_say_what_was_considered_and_why_it_lost(self):
+        plan = self.rackrail_json("plan", "two-racks-40g", "resnet-50", "--decisions", "why.jsonl")
+        decisions = self.decisions()
+        self.assertIn({"about": "families", "schedule": "torus", "codecs": "", "bound_s": None, "time_s": None,
+                       "outcome": "refused: host0 has no link to another rank, so there is no grid of ranks"},
+                      decisions)
+        of_buckets = [one for one in decisions if one["about"].startswith("bucket of ")]
+        chosen = {one["about"]: one for one in of_buckets if one["outcome"] == "chosen"}
+        self.assertEqual(set(chosen), {one["about"] for one in of_buckets})
+        for one in of_buckets:
+            if one["outcome"] == "slower":
+                best = min(each["time_s"] for each in of_buckets
+                           if each["about"] == one["about"] and each["outcome"] == "chosen")
+                self.assertGreaterEqual(one["time_s"], best, one)
+        steps = [one for one in decisions if one["about"].startswith("step with buckets of ")]
+        self.assertAlmostEqual(min(one["time_s"] for one in steps if one["time_s"]) / plan["step_time_s"], 1,
+                               delta=0.01)
+
+    def test_decisions_of_a_collective(self):
+        best = self.rackrail_json("simulate", "two-racks-40g", "--collective", "all-reduce", "--bytes", "64 MiB",
+                                  "--schedule", "best", "--decisions", "why.jsonl")
+        self.assertTrue(best["mechanism"])
+        last = [one for one in self.decisions() if one["outcome"] == "the fastest so far"][-1]
+        self.assertEqual(last["schedule"], f"{best['schedule']}: {best['mechanism']}")
+        self.assertEqual(last["time_s"], best["time_s"])
 
     @harness.slow
     def test_same_input_and_seed_give_the_same_bytes(self):

@@ -263,6 +263,18 @@ TEST_CASE("a plan without schedules by size is a plan; one with unordered sizes 
   CHECK_THAT(refusal(to_json(plan)), Catch::Contains("without control characters"));
 }
 
+TEST_CASE("how a schedule was made is kept, and makes the format a newer one") {
+  Plan plan = small_plan();
+  plan.schedules[0].set_mechanism("rings of groups per rail, 24 rounds");
+  CHECK_THAT(to_json(plan), Catch::Contains("\"version\": 5"));
+  for (const std::string& form : {to_json(plan), to_binary(plan)}) {
+    const Plan again = parse_plan(form, "p");
+    CHECK(again.schedules[0].mechanism() == "rings of groups per rail, 24 rounds");
+    CHECK(again.schedules[0].label() == "ring: rings of groups per rail, 24 rounds");
+    CHECK(again.schedules[1].label() == again.schedules[1].name());
+  }
+}
+
 TEST_CASE("a baseline without a name or a time is refused") {
   Plan plan = small_plan();
   plan.prediction.baselines = {{"", 5_us}};
@@ -301,13 +313,13 @@ TEST_CASE("a newer plan is refused with both numbers, in either form") {
   const std::string newer =
       replaced(to_json(small_plan()), "\"version\": 4,", "\"version\": 9, \"of_tomorrow\": {},");
   CHECK_THAT(refusal(newer), Catch::Contains("version") && Catch::Contains("found 9") &&
-                                 Catch::Contains("at most 4"));
+                                 Catch::Contains("at most 5"));
   std::string body = to_binary(small_plan());
   REQUIRE(body.substr(0, 2) == std::string("\x08\x04", 2));
   body[1] = 9;
   body.resize(body.size() - 10);
   CHECK_THAT(refusal(with_checksum(body)),
-             Catch::Contains("found 9") && Catch::Contains("at most 4"));
+             Catch::Contains("found 9") && Catch::Contains("at most 5"));
   CHECK_THAT(refusal("{}"), Catch::Contains("version") && Catch::Contains("none"));
 }
 
