@@ -22,7 +22,7 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::size_t kMostRanksPassed = 512;
-constexpr std::size_t kFewestGroupsPassed = 3;  // of two, relayed_exchange.hpp has more ways
+constexpr std::size_t kFewestGroupsPassed = 3;  // two have no other to pass by
 constexpr std::size_t kBypassPieces[] = {4, 8, 12, 16, 24, 32};
 constexpr double kUnitsOfPassed = 1U << 28U;
 constexpr double kTimeOfPassed = 0.999;  // of what exact weights would take, at least

@@ -22,9 +22,7 @@
 // links better where ranks are very many, or along rings of rings (group_grids.hpp), which are
 // fewer hops; reduce-scatter and all-gather do so, or level by level, and where some lines are slow
 // the others carry more. Where some groups are slow on some lines, all-reduces pass these by
-// (bypass_rings.hpp) or spare their links (uneven_rings.hpp), or, between two groups, go round them
-// (relayed_exchange.hpp); where lines are narrow between racks, they cross on others
-// (crossed_racks.hpp). Or it goes as above in several rounds, which overlap (group_exchange.hpp).
+// (bypass_rings.hpp). Or it goes as above in several rounds, which overlap (group_exchange.hpp).
 //
 // Groups of several sizes have as many lines l as each size divides, so that the members of a group
 // have equally many: line l is at member l mod g of a group of g. Where that were more than eight
@@ -39,13 +37,10 @@
 #include "planner/part_loads.hpp"
 #include "planner/schedules/builder.hpp"
 #include "planner/schedules/bypass_rings.hpp"
-#include "planner/schedules/crossed_racks.hpp"
 #include "planner/schedules/group_exchange.hpp"
 #include "planner/schedules/group_grids.hpp"
 #include "planner/schedules/group_rings.hpp"
 #include "planner/schedules/nested_groups.hpp"
-#include "planner/schedules/relayed_exchange.hpp"
-#include "planner/schedules/uneven_rings.hpp"
 
 namespace rackrail::planner {
 
@@ -177,9 +172,6 @@ class Hierarchical final : public ScheduleFamily {
     }
     const bool has_rings = !forms.empty();
     std::ranges::move(bypass_ring_forms(request), std::back_inserter(forms));
-    std::ranges::move(uneven_ring_forms(request), std::back_inserter(forms));
-    std::ranges::move(relayed_exchange_forms(request), std::back_inserter(forms));
-    std::ranges::move(crossed_rack_forms(request), std::back_inserter(forms));
     // That of all_reduce() in ever more rounds is one series.
     forms.emplace_back(all_reduce(request), request.topology);
     // Where there are rings, they are as fast by prediction, and faster over TCP: the more ranks

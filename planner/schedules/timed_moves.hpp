@@ -1,6 +1,6 @@
 // Moves of chunks between ranks, each with the time at which it is to begin in a schedule of even
-// steps, as a transfer graph in the order of these times: what bypass_rings.hpp, uneven_rings.hpp,
-// relayed_exchange.hpp and crossed_racks.hpp write their all-reduces with.
+// steps, as a transfer graph in the order of these times: what bypass_rings.hpp writes its
+// all-reduces with.
 //
 // A chunk's moves are given one after the other as they follow from each other. Each waits for what
 // has come to its sender since the chunk began: all sums, or the one copy after which what came

@@ -30,12 +30,12 @@ TEST_CASE("every family that does not refuse a random topology is right on it") 
   CHECK(checked >= 150 * 6);
 }
 
-TEST_CASE("greedy matching gives the same transfers every time") {
+TEST_CASE("forests are the same every time") {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const topology::Topology topology = topology::test::random_topology(seed, 9, 6);
     const auto make = [&] {
       topology::Router router(topology);
-      return schedule_family("greedy-matching").all_reduce({topology, router, {}});
+      return schedule_family("forest").all_reduce({topology, router, {}});
     };
     const plan::TransferGraph first = make();
     const plan::TransferGraph second = make();
@@ -47,16 +47,6 @@ TEST_CASE("greedy matching gives the same transfers every time") {
       REQUIRE(std::tuple(a.src, a.dst, a.chunk_begin, a.op, a.route) ==
               std::tuple(b.src, b.dst, b.chunk_begin, b.op, b.route));
     }
-  }
-}
-
-TEST_CASE("greedy matching brings every chunk to every rank once, and back once") {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const topology::Topology topology = topology::test::random_topology(seed, 9, 6);
-    topology::Router router(topology);
-    const auto graph = schedule_family("greedy-matching").all_reduce({topology, router, {}});
-    CAPTURE(seed);
-    CHECK(graph.transfers().size() == 2 * graph.chunk_count() * (topology.rank_count() - 1));
   }
 }
 

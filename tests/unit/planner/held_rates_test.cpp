@@ -151,7 +151,6 @@ TEST_CASE("many senders are all others, four at least, that wait for nothing") {
   const topology::Topology five = test::racks({{5, 5, 5, 5, 5}}, {5});
   CHECK(has_many(five, "parameter-server"));
   CHECK_FALSE(has_many(five, "ring"));
-  CHECK_FALSE(has_many(five, "greedy-matching"));
   CHECK_FALSE(has_many(test::racks({{5, 5, 5, 5}}, {5}), "parameter-server"));
   CHECK_FALSE(has_many(test::racks({{5, 5, 5, 5}, {5, 5, 5, 5}}, {5, 5}), "hierarchical"));
 }
