@@ -405,9 +405,9 @@ Bandwidth bound_of_rate(const topology::Topology& cluster, plan::Collective what
   return topology::allgather_bound(cluster).algbw;
 }
 
-/// Time that no schedule can be below, for so many bytes.
+/// Time that no schedule can be below, for so many bytes: by rates and by latencies.
 Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded) {
-  return std::max(Duration(),
+  return std::max(topology::latency_bound(cluster),
                   encoded / bound_of_rate(cluster, what) - topology::longest_burst_time(cluster));
 }
 

@@ -70,6 +70,7 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
     // Of many steps in a row each fills the buckets that it empties.
     raise(Duration::from_seconds(rest.front() / rate), Duration(), rest.front());
   }
+  const Duration latency = topology::latency_bound(topology);
   for (const auto& [kind, times] : kinds) {
     const Duration passes =
         (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
@@ -77,6 +78,13 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
     for (std::size_t i = 0; i < workload.tensors.size() && rate > 0; ++i) {
       const Duration moving = Duration::from_seconds(rest[i] / rate);
       raise(passes + times.ready[i] + moving - at_once + times.optimizer, times.ready[i], rest[i]);
+    }
+    const Duration last = times.ready.empty() ? Duration() : *std::ranges::max_element(times.ready);
+    if (topology.rank_count() > 1 && passes + last + latency + times.optimizer > bound.time) {
+      bound = {passes + last + latency + times.optimizer,
+               "latency: the last gradient, " + to_string(last) +
+                   " into the backward pass, has to reach the farthest rank, " +
+                   to_string(latency) + " away"};
     }
   }
   return bound;

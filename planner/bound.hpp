@@ -22,12 +22,14 @@ struct LowerBound {
 topology::AllReduceBound network_bound(const topology::Topology& topology);
 
 /// The largest of
-///   compute: forward, backward and optimiser of the slowest rank, and
+///   compute: forward, backward and optimiser of the slowest rank;
 ///   for every tensor i: forward + time until gradient i is ready + (wire bytes of gradients i,
 ///   i+1, …) / A + optimiser, since none of those may leave before gradient i is there (on the
 ///   slowest rank). A is the bound on all-reduce (network_bound); the wire bytes take the smallest
 ///   ratio that an allowed codec gives each tensor, on every link; `is_protected` ones (by tensor)
-///   have none beyond FP16.
+///   have none beyond FP16; and
+///   forward + time until the last gradient is ready + latency between the farthest ranks
+///   (topology::latency_bound) + optimiser.
 /// Where links let bursts pass at once, a tensor's is less by topology::longest_burst_time, and
 ///   wire bytes of all gradients / A is one more, since of many steps in a row each fills the
 ///   buckets that it empties.

@@ -26,7 +26,7 @@ namespace {
 // Where a large bucket takes a lighter codec, the strong ones of smaller ones may be in its way: of
 // those of a fourth of its size at least, so many are looked at.
 constexpr std::int64_t kSmallerOnceLightened = 4;
-constexpr int kMostSmaller = 8;
+constexpr int kMostSmallerBuckets = 8;
 
 /// That of all transfers, if it is one.
 std::optional<plan::Codec> only_codec(const plan::TransferGraph& graph) {
@@ -252,7 +252,7 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
                                    plan::encoded_size(kLighter, bucket.elements);
     if (bucket.elements < options.least_elements) {
       const bool is_near = bucket.elements >= options.least_elements / kSmallerOnceLightened;
-      if (!has_lightened || !is_stronger || !is_near || smaller++ >= kMostSmaller) {
+      if (!has_lightened || !is_stronger || !is_near || smaller++ >= kMostSmallerBuckets) {
         continue;
       }
     }

@@ -35,7 +35,7 @@ constexpr double kShareOfFormsAlone = 0.9;
 constexpr double kShareOfDivided = 0.95;
 
 /// What is simulated in some tenths of a second, even when the search is to stop.
-constexpr std::size_t kFewTransfers = 50'000;
+constexpr std::size_t kFewTransfersOfStep = 50'000;
 
 constexpr double kNearBoundOfStep = 1.005;  // no other routes are looked for then
 
@@ -445,7 +445,7 @@ void JointSearch::add_usual(std::vector<Search::Scored>& plans, const plan::Batc
         transfers, usual_family_(candidate) ? candidate.graph.transfers().size() : std::size_t{0});
   }
   transfers *= group_tensors(workload_, usual_size_).size();
-  if (transfers <= kFewTransfers || !is_stopped()) {
+  if (transfers <= kFewTransfersOfStep || !is_stopped()) {
     add(uncompressed());
   }
   if (search_.candidates().allowed_codecs().size() > 1 && !is_stopped()) {

@@ -36,7 +36,7 @@ using topology::Topology;
 constexpr double kNoticeable = 0.005;
 // Nor are collectives simulated, which takes as long as many steps, nor other families made, for
 // one that is longer than before, or than its lower bound, by less than this.
-constexpr double kNearEnough = 1.01;
+constexpr double kReplannedEnough = 1.01;
 // Of other divisions into buckets, which are many: a simulated step is a good part of the time that
 // planning again may take.
 constexpr int kMostOtherBuckets = 4;
@@ -121,7 +121,7 @@ class Replanner {
   }
 
   bool is_longer_than_enough() {
-    return estimate_.step_time > scaled(std::max(result_.before, bound().time), kNearEnough);
+    return estimate_.step_time > scaled(std::max(result_.before, bound().time), kReplannedEnough);
   }
 
   /// The families of the plan's own schedules first: they were the best before. The others, which

@@ -27,8 +27,8 @@ namespace {
 constexpr std::int64_t kElementBytes = 4;  // bytes
 constexpr std::size_t kManyRanksInTable = 96;
 constexpr double kLeastOfSmaller = 0.5;
-constexpr double kWorthSimulating = 0.005;
-constexpr double kNearly = 0.01;  // bounds that are alike
+constexpr double kWorthSimulatingInTable = 0.005;
+constexpr double kNearlyInTable = 0.01;  // bounds that are alike
 constexpr double kCrossoverAccuracy = 1.03;
 // In a coarse table.
 constexpr std::int64_t kCoarseFactor = 16;  // between sizes
@@ -198,11 +198,11 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
     row.times.push_back({least});
   }
   // With very many ranks, of those that may be equally good what is simulated soonest.
-  const double worthwhile = topology_.rank_count() >= kVeryManyRanks ? kWorthSimulating : 0;
+  const double worthwhile = topology_.rank_count() >= kVeryManyRanks ? kWorthSimulatingInTable : 0;
   const auto place = [&](std::size_t i) {
     const std::int64_t least = row.times[i].time.picoseconds();
     return worthwhile > 0
-               ? std::pair(std::llround(std::log(static_cast<double>(least + 1)) / kNearly),
+               ? std::pair(std::llround(std::log(static_cast<double>(least + 1)) / kNearlyInTable),
                            entries_[i].forms.front().shape().transfers)
                : std::pair<long long, std::int64_t>(least, 0);
   };

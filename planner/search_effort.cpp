@@ -20,7 +20,7 @@ struct WorkOfRanks {
 };
 constexpr WorkOfRanks kWork[] = {{0, 4e6}, {64, 7.2e6}, {256, 90e6}, {1024, 150e6}};
 // From this distance to the bound on all of it is worth while, nearer a part in proportion.
-constexpr double kFarFromBound = 0.05;
+constexpr double kMuchToGain = 0.05;
 
 double work_of(std::size_t ranks) {
   const auto more =
@@ -63,7 +63,7 @@ std::int64_t QuickLimit::left() const {
   if (gap_ && *gap_ <= kNearEnough) {
     return 0;
   }
-  const double worth = gap_ ? std::min(1.0, *gap_ / kFarFromBound) : 1.0;
+  const double worth = gap_ ? std::min(1.0, *gap_ / kMuchToGain) : 1.0;
   return static_cast<std::int64_t>(worth * static_cast<double>(most_)) - (Work::done() - begin_);
 }
 

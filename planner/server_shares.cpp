@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kClosedFormScale = 64;
 // Weights of an average share: rounding to whole ones moves a load by half a thousandth of it.
-constexpr double kWeightScale = 1024;
+constexpr double kServerWeightScale = 1024;
 
 /// Of each server: the routes to and from it.
 PartLoads loads(const topology::Topology& topology, topology::Router& router) {
@@ -69,7 +69,7 @@ std::vector<std::uint32_t> server_shares(const topology::Topology& topology,
   const std::size_t n = topology.rank_count();
   if (n <= kMostServersSolved) {
     if (const auto shares = loads(topology, router).best_shares()) {
-      return weights_of(*shares, kWeightScale * static_cast<double>(n));
+      return weights_of(*shares, kServerWeightScale * static_cast<double>(n));
     }
   }
   return by_own_links(topology, router);

@@ -82,6 +82,10 @@ class Router {
 };
 
 Duration route_latency(const Topology& topology, const Route& route);
+/// No collective takes less, however small: each rank has something that each other one needs, so
+/// the least latency between two ranks that are far from each other, as three sweeps from rank to
+/// farthest rank find them; on most clusters the largest of all pairs. O(links · log vertices).
+Duration latency_bound(const Topology& topology);
 /// What one message gets on the idle route: the smallest bandwidth, or Link::flow_bandwidth. The
 /// route must not be empty.
 Bandwidth route_bandwidth(const Topology& topology, const Route& route);

@@ -11,7 +11,7 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr int kRounds = 40;
+constexpr int kRoundsOfSpread = 40;
 constexpr double kNegligible = 1e-6;
 constexpr double kSettled = 1e-12;
 constexpr double kLeftOver = 1e-3;  // of the whole, in one row or column
@@ -113,7 +113,7 @@ class Table {
       }
     }
     double level = 0;
-    for (int round = 0; round < kRounds && open > 0; ++round) {
+    for (int round = 0; round < kRoundsOfSpread && open > 0; ++round) {
       const double step = std::min(least_room(rows), least_room(columns));
       level += step;
       for (std::vector<Line>* const lines : {&rows, &columns}) {
@@ -174,7 +174,7 @@ class Table {
   void share_in_proportion() {
     const double smaller = std::min(total(rows_), total(columns_));
     double change = 1;
-    for (int round = 0; round < kRounds && change > kSettled; ++round) {
+    for (int round = 0; round < kRoundsOfSpread && change > kSettled; ++round) {
       change = scale(
           columns_, smaller / total(columns_),
           [&](std::size_t c, std::size_t r) { return at(r, c); }, rows_.size());

@@ -29,9 +29,9 @@ constexpr double kPriceOfRelays = 3e-3;
 constexpr double kPriceOfArcs = 1e-3;
 // Without such a gain in so many pricings the search ends; with such a share of what is enough,
 // too, from so many pairs on less of it, as programs become slow.
-constexpr double kWorthLooking = 1e-4;
+constexpr double kWorthLookingAtPacking = 1e-4;
 constexpr int kPricingPatience = 40;
-constexpr double kNearEnough = 0.998;
+constexpr double kPackedEnough = 0.998;
 constexpr std::size_t kFewPairs = 800;
 constexpr double kNearEnoughOfMany = 0.99;
 constexpr double kWorthTheTrees = 0.9985;  // of the rate: what fewer trees must have
@@ -240,9 +240,9 @@ class SwitchPacker {
       if (!rate) {
         return false;
       }
-      since = *rate > before * (1 + kWorthLooking) ? 0 : since + 1;
+      since = *rate > before * (1 + kWorthLookingAtPacking) ? 0 : since + 1;
       before = since == 0 ? *rate : before;
-      if (*rate >= (rows_.size() <= kFewPairs ? kNearEnough : kNearEnoughOfMany) * enough_ ||
+      if (*rate >= (rows_.size() <= kFewPairs ? kPackedEnough : kNearEnoughOfMany) * enough_ ||
           since > kPricingPatience || search_.is_spent() || rows_.size() >= kMostPairs) {
         return true;
       }

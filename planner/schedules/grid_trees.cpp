@@ -34,7 +34,7 @@ constexpr std::uint32_t kFinerSlices = 2;
 constexpr double kRoundsByHops = 0.8;
 
 /// Trees that are alike but for their roots.
-struct Part {
+struct GridPart {
   std::vector<std::uint32_t> order;  ///< of dimensions
   bool has_middle_roots = false;     ///< along the last of them, else at all places
   std::uint32_t smaller = 1;  ///< times, messages along later dimensions than along the first one
@@ -50,13 +50,13 @@ std::size_t tree_count(const RankGrid& grid, const std::vector<std::uint32_t>& o
 }
 
 /// Pieces of all parts are about as large.
-std::vector<Part> parts_of(const RankGrid& grid, const topology::Topology& topology,
-                           const GridTreeOptions& options) {
-  std::vector<Part> parts;
+std::vector<GridPart> parts_of(const RankGrid& grid, const topology::Topology& topology,
+                               const GridTreeOptions& options) {
+  std::vector<GridPart> parts;
   std::vector<double> shares;  // of a tree
   std::size_t trees = 0;
   for (const TreeOrder& of : tree_orders(grid, topology, options.are_all_round)) {
-    Part& part = parts.emplace_back();
+    GridPart& part = parts.emplace_back();
     part.order = of.dimensions;
     part.has_middle_roots = !(options.are_all_round && grid.dimensions[part.order.back()].is_ring);
     part.trees = tree_count(grid, part.order, part.has_middle_roots);
@@ -79,7 +79,7 @@ std::vector<Part> parts_of(const RankGrid& grid, const topology::Topology& topol
         std::max<std::int64_t>(1, std::llround(kMeanWeightOfPieces * sizes[p] / mean)));
     common = std::gcd(common, parts[p].weight);
   }
-  for (Part& part : parts) {
+  for (GridPart& part : parts) {
     part.weight /= common;
   }
   return parts;
@@ -126,10 +126,10 @@ class TreeArcs {
   GridPlaces places_;
 };
 
-std::uint64_t transfers_of(const RankGrid& grid, const std::vector<Part>& parts) {
+std::uint64_t transfers_of(const RankGrid& grid, const std::vector<GridPart>& parts) {
   const std::uint64_t ranks = grid.coordinates.size();
   std::uint64_t transfers = 0;
-  for (const Part& part : parts) {
+  for (const GridPart& part : parts) {
     const std::uint64_t later = ranks / grid.dimensions[part.order.front()].size - 1;  // arcs
     transfers += part.trees * part.pieces * 2 * (ranks - 1 - later + part.smaller * later);
   }
@@ -137,13 +137,13 @@ std::uint64_t transfers_of(const RankGrid& grid, const std::vector<Part>& parts)
 }
 
 /// What trees in more rounds are like, by those in one.
-FormShape in_more_rounds(const FormShape& one, const std::vector<Part>& parts_of_one,
-                         const std::vector<Part>& parts, std::uint64_t transfers) {
+FormShape in_more_rounds(const FormShape& one, const std::vector<GridPart>& parts_of_one,
+                         const std::vector<GridPart>& parts, std::uint64_t transfers) {
   double whole = 0;
   double largest = 0;
   std::size_t times = 1;  // pieces of a tree
   for (std::size_t p = 0; p < parts.size(); ++p) {
-    const Part& part = parts[p];
+    const GridPart& part = parts[p];
     const double piece = static_cast<double>(part.weight) * part.smaller;
     whole += piece * static_cast<double>(part.trees * part.pieces);
     largest = std::max(largest, piece);
@@ -161,9 +161,9 @@ FormShape in_more_rounds(const FormShape& one, const std::vector<Part>& parts_of
 }
 
 /// Hops of what goes up a tree from the farthest rank and down again.
-std::size_t most_hops(const RankGrid& grid, const std::vector<Part>& parts) {
+std::size_t most_hops(const RankGrid& grid, const std::vector<GridPart>& parts) {
   std::size_t most = 0;
-  for (const Part& part : parts) {
+  for (const GridPart& part : parts) {
     std::size_t hops = 0;
     for (const std::uint32_t d : part.order) {
       const auto [size, is_ring] = grid.dimensions[d];
@@ -180,10 +180,10 @@ std::size_t most_hops(const RankGrid& grid, const std::vector<Part>& parts) {
 std::size_t most_rounds(const RankGrid& grid, const ScheduleRequest& request,
                         GridTreeOptions options) {
   const topology::Topology& topology = request.topology;
-  const std::vector<Part> once = parts_of(grid, topology, options);
+  const std::vector<GridPart> once = parts_of(grid, topology, options);
   const std::size_t trees =
       std::accumulate(once.begin(), once.end(), std::size_t{0},
-                      [](std::size_t sum, const Part& part) { return sum + part.trees; });
+                      [](std::size_t sum, const GridPart& part) { return sum + part.trees; });
   const double longer =
       kRoundsByHops * static_cast<double>(most_hops(grid, once)) / static_cast<double>(trees);
   const auto most =
@@ -214,7 +214,7 @@ plan::TransferGraph make_grid_trees(const RankGrid& grid, const ScheduleRequest&
                                     const GridTreeOptions& options) {
   const TreeArcs arcs(grid);
   PairedTrees trees("torus", request, options.slices);
-  for (const Part& part : parts_of(grid, request.topology, options)) {
+  for (const GridPart& part : parts_of(grid, request.topology, options)) {
     for (std::size_t r = 0; r < grid.coordinates.size(); ++r) {
       const RankGrid::Dimension& last = grid.dimensions[part.order.back()];
       const std::uint32_t place = grid.coordinates[r][part.order.back()];
@@ -270,12 +270,12 @@ std::vector<CollectiveForm> grid_tree_forms(const RankGrid& grid, const Schedule
     rounds.insert(rounds.begin(), count);
   }
   options.rounds = 1;
-  const std::vector<Part> parts_of_one = parts_of(grid, topology, options);
+  const std::vector<GridPart> parts_of_one = parts_of(grid, topology, options);
   const FormShape one = CollectiveForm(make_grid_trees(grid, request, options), topology).shape();
   const auto add = [&](std::size_t count, std::uint32_t slices) {
     options.rounds = count;
     options.slices = slices;
-    const std::vector<Part> parts = parts_of(grid, topology, options);
+    const std::vector<GridPart> parts = parts_of(grid, topology, options);
     FormShape shape = in_more_rounds(one, parts_of_one, parts, transfers_of(grid, parts));
     shape.slices = slices;
     forms.emplace_back(

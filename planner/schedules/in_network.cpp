@@ -26,6 +26,8 @@
 //
 // Before all of these, where links are heterogeneous and the bound allows more than such trees,
 // those that switch_packing.hpp packs are tried; switch_schedule.hpp sends along them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -54,6 +54,13 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(result["algbw_Bps"], 2**30 / result["time_s"], delta=1)
         self.assertLessEqual(result["bound_s"], result["time_s"])
 
+    def test_the_bound_of_a_small_message_is_the_latency(self):
+        self.write("far.csv", "source,target,bandwidth,latency\nhost0,host1,10 GB/s,200 us\n")
+        result = self.collective("far.csv", "1KiB", "best")
+        self.assertAlmostEqual(result["bound_s"], 200e-6)
+        self.assertLess(result["bound_s"], result["time_s"])
+        self.assertLess(result["time_s"], 450e-6)
+
     def test_the_best_schedule_is_the_one_that_the_table_of_schedules_names(self):
         self.write("cluster.csv", "source,target,bandwidth,latency\n" + "".join(
             f"host{host},tor{host // 4},10 GB/s,1 us\n" for host in range(8)) +

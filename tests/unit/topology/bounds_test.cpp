@@ -45,6 +45,27 @@ Topology two_racks() {
 
 }  // namespace
 
+TEST_CASE("no collective takes less than the latency between the ranks that are farthest apart") {
+  Topology t;
+  const auto link = [&](NodeId a, NodeId b, Duration latency) {
+    Link one;
+    one.from = a;
+    one.to = b;
+    one.bandwidth = 1_GBps;
+    one.latency = latency;
+    t.add_duplex_link(one);
+  };
+  const NodeId s = add_switch(t, "s");
+  link(add_gpu(t, "a"), s, 1_us);
+  CHECK(latency_bound(t) == Duration());  // of one rank
+  link(add_gpu(t, "b"), s, 2_us);
+  const NodeId c = add_gpu(t, "c");
+  link(c, s, 50_us);
+  CHECK(latency_bound(t) == 52_us);
+  link(c, t.node_of(Rank(1)), 5_us);  // a shorter way past b
+  CHECK(latency_bound(t) == 8_us);
+}
+
 TEST_CASE("max-flow comes with a cut that proves it") {
   Topology t;
   const NodeId a = add_gpu(t, "a");
