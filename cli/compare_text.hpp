@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "plan/plan.hpp"
-#include "planner/compare.hpp"
+#include "planner/search/compare.hpp"
 
 namespace rackrail::cli {
 

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "planner/decisions.hpp"
+#include "planner/request/decisions.hpp"
 
 namespace rackrail::cli {
 

@@ -9,11 +9,11 @@
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "plan/empty_plan.hpp"
-#include "planner/collective_forms.hpp"
-#include "planner/held_rates.hpp"
-#include "planner/judged_division.hpp"
-#include "planner/schedule_family.hpp"
-#include "planner/schedule_table.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/search/held_rates.hpp"
+#include "planner/search/judged_division.hpp"
+#include "planner/tuning/collective_forms.hpp"
+#include "planner/tuning/schedule_table.hpp"
 
 namespace rackrail::cli {
 

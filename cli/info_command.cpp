@@ -15,7 +15,7 @@
 #include "plan/codec_errors.hpp"
 #include "plan/codec_name.hpp"
 #include "plan/workload.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "runtime/cuda/factory.hpp"
 #include "runtime/cuda/training.hpp"
 #include "runtime/nccl/library.hpp"

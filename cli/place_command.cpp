@@ -17,8 +17,8 @@
 #include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "plan/device_class.hpp"
-#include "planner/place/hosts.hpp"
-#include "planner/placement.hpp"
+#include "planner/placement/hosts.hpp"
+#include "planner/placement/placement.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::cli {

@@ -11,7 +11,7 @@
 #include "base/units.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
-#include "planner/replan.hpp"
+#include "planner/replan/replan.hpp"
 
 namespace rackrail::cli {
 

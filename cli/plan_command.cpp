@@ -29,12 +29,12 @@
 #include "plan/reduced_error.hpp"
 #include "planner/batch/host_count.hpp"
 #include "planner/batch/time_to_target.hpp"
-#include "planner/compare.hpp"
-#include "planner/plan_report.hpp"
 #include "planner/planner.hpp"
-#include "planner/progress.hpp"
-#include "planner/schedule_table.hpp"
-#include "planner/search.hpp"
+#include "planner/request/progress.hpp"
+#include "planner/search/compare.hpp"
+#include "planner/search/plan_report.hpp"
+#include "planner/search/search.hpp"
+#include "planner/tuning/schedule_table.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::cli {

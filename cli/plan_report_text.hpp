@@ -1,4 +1,4 @@
-// What `rackrail plan --explain` shows (planner/plan_report.hpp), and the time to target.
+// What `rackrail plan --explain` shows (planner/search/plan_report.hpp), and the time to target.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,7 +6,7 @@
 #include <string>
 
 #include "planner/batch/time_to_target.hpp"
-#include "planner/plan_report.hpp"
+#include "planner/search/plan_report.hpp"
 
 namespace rackrail::cli {
 

@@ -11,8 +11,8 @@
 #include "plan/plan.hpp"
 #include "planner/batch/host_count.hpp"
 #include "planner/batch/time_to_target.hpp"
-#include "planner/compare.hpp"
-#include "planner/plan_report.hpp"
+#include "planner/search/compare.hpp"
+#include "planner/search/plan_report.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::cli {

@@ -14,8 +14,8 @@
 #include "base/parse_units.hpp"
 #include "cli/table.hpp"
 #include "plan/codec_name.hpp"
-#include "planner/batch.hpp"
-#include "planner/finished_plan.hpp"
+#include "planner/batch/batch.hpp"
+#include "planner/search/finished_plan.hpp"
 
 namespace rackrail::cli {
 

@@ -26,8 +26,8 @@
 #include "plan/reduced_error.hpp"
 #include "planner/batch/csv_table.hpp"
 #include "planner/planner.hpp"
-#include "planner/replan.hpp"
-#include "planner/survivors.hpp"
+#include "planner/replan/replan.hpp"
+#include "planner/search/survivors.hpp"
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 

@@ -25,7 +25,7 @@
 #include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "cli/training_report.hpp"
-#include "planner/batch.hpp"
+#include "planner/batch/batch.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
 

@@ -16,7 +16,7 @@
 #include "cli/simulation_notes.hpp"
 #include "cli/table.hpp"
 #include "plan/codec_name.hpp"
-#include "planner/schedule_table.hpp"
+#include "planner/tuning/schedule_table.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::cli {

@@ -29,7 +29,7 @@
 #include "cli/usage.hpp"
 #include "explore/outages.hpp"
 #include "plan/format.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "sim/jobs.hpp"
 #include "sim/scenario.hpp"
 #include "sim/simulator.hpp"

@@ -15,8 +15,8 @@
 #include "base/parse_units.hpp"
 #include "planner/batch/equal_finish.hpp"
 #include "planner/planner.hpp"
-#include "planner/replan.hpp"
-#include "planner/survivors.hpp"
+#include "planner/replan/replan.hpp"
+#include "planner/search/survivors.hpp"
 #include "sim/simulator.hpp"
 #include "topology/remove.hpp"
 

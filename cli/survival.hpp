@@ -21,7 +21,7 @@
 #include "cli/plan_changes.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
-#include "planner/route_rates.hpp"
+#include "planner/request/route_rates.hpp"
 #include "runtime/watch/slow_ranks.hpp"
 #include "topology/topology.hpp"
 
@@ -77,8 +77,8 @@ class SurvivalPlans {
     std::string text() const;
   };
   /// First what uses links that have changed since the plan was made is planned again
-  /// (planner/replan.hpp); everything where that is not worth a change, or where `in_use` was not
-  /// made here. Both share the time of one search. Throws as plan_for.
+  /// (planner/replan/replan.hpp); everything where that is not worth a change, or where `in_use`
+  /// was not made here. Both share the time of one search. Throws as plan_for.
   Weighed weigh(const plan::Plan& in_use, const std::vector<Rank>& ranks) const;
   /// The simulated step of a plan that was made for the same ranks, on the cluster as it is now:
   /// with the samples that the plan gives to each rank, and the time that slow ones take for them.

@@ -22,7 +22,7 @@
 #include "cli/session.hpp"
 #include "cli/simulation_notes.hpp"
 #include "cli/table.hpp"
-#include "planner/forest/forest.hpp"
+#include "planner/packing/forest.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
 #include "topology/widening.hpp"

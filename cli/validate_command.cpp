@@ -26,7 +26,7 @@
 #include "cli/validate_emulation.hpp"
 #include "cli/validate_gpu.hpp"
 #include "plan/codec.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "sim/nccl/calibrate.hpp"
 #include "sim/nccl/model.hpp"
 #include "topology/reader.hpp"

@@ -5,7 +5,7 @@
 #include "base/random.hpp"
 #include "explore/plan_options.hpp"
 #include "plan/workload.hpp"
-#include "planner/batch.hpp"
+#include "planner/batch/batch.hpp"
 #include "sim/scenario.hpp"
 #include "topology/reader.hpp"
 

@@ -11,7 +11,7 @@
 #include "explore/changes.hpp"
 #include "explore/parallel.hpp"
 #include "planner/planner.hpp"
-#include "planner/survivors.hpp"
+#include "planner/search/survivors.hpp"
 #include "sim/simulator.hpp"
 
 namespace rackrail::explore {

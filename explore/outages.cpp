@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
-#include "planner/survivors.hpp"
+#include "planner/search/survivors.hpp"
 #include "topology/remove.hpp"
 
 namespace rackrail::explore {

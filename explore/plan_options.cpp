@@ -12,7 +12,7 @@
 #include "explore/nearest.hpp"
 #include "plan/codec.hpp"
 #include "plan/limits.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 
 namespace rackrail::explore {
 namespace {

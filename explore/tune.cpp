@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "plan/workload.hpp"
-#include "planner/batch.hpp"
+#include "planner/batch/batch.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::explore {

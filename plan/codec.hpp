@@ -63,7 +63,7 @@ std::string to_string(const Codec& codec);
 Codec parse_codec(std::string_view text);
 
 /// Codecs that plans use as a rule, with default parameters, from the lightest to the strongest: a
-/// calibration has them all. What a plan may use is planner/codecs_to_try.hpp's to say.
+/// calibration has them all. What a plan may use is planner/tuning/codecs_to_try.hpp's to say.
 std::span<const Codec> known_codecs();
 /// Every codec, with default parameters, from the lightest to the strongest: those
 /// above, and those that are used only when they are asked for.

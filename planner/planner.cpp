@@ -10,14 +10,16 @@
 
 #include "base/error.hpp"
 #include "base/text.hpp"
-#include "planner/batch.hpp"
+#include "planner/batch/batch.hpp"
 #include "planner/batch/batch_space.hpp"
-#include "planner/bound.hpp"
-#include "planner/buckets.hpp"
-#include "planner/finished_plan.hpp"
-#include "planner/joint_search.hpp"
-#include "planner/plan_report.hpp"
-#include "planner/search.hpp"
+#include "planner/groups/many_ranks.hpp"
+#include "planner/request/interruptible.hpp"
+#include "planner/search/finished_plan.hpp"
+#include "planner/search/joint_search.hpp"
+#include "planner/search/plan_report.hpp"
+#include "planner/search/search.hpp"
+#include "planner/tuning/bound.hpp"
+#include "planner/tuning/buckets.hpp"
 
 namespace rackrail::planner {
 

@@ -232,7 +232,7 @@ BOUNDS = Section("Bounds and forests", (
 Exact bounds of all-gather and reduce-scatter, and the joint optimum of all-reduce, which is looked for up to 256 ranks
 that differ (`topology/alike_ranks.hpp`). Above, what cuts and partitions allow is given. It is the joint optimum where a
 reduce-scatter followed by an all-gather reaches that, which is looked at, and on grids of paths and rings, of which the
-bound knows nothing: trees along their dimensions load no link more (`planner/schedules/grid_trees.hpp`). Elsewhere it may
+bound knows nothing: trees along their dimensions load no link more (`planner/algorithms/grid_trees.hpp`). Elsewhere it may
 be out of reach. `in_network`: all NVSwitches and switches of rails (`boxes`), or those that the cluster says
 (`h100`, four times the shipped `h100-32x8-rail`, under spines), reduce and multicast.""",
           ("case", "ranks", "exact", "time", "must", "met"), bound_cells, is_timed=True),

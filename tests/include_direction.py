@@ -4,7 +4,7 @@
     include_direction.py ROOT
 
 Folders: base <- topology <- plan <- {planner, sim, runtime} <- cli <- {tests, bench}. The three in
-the middle never include each other; explore stands on planner and sim, below cli. runtime/capi is a
+the middle never include each other; explore stands on planner and sim, below cli. planner/ has floors of its own (PLANNER). runtime/capi is a
 room of its own beside cli: it joins planner, sim and runtime for programs that are not rackrail's.
 Headers of third parties with heavy or optional dependencies stay where ALLOWED_HEADERS says. One
 line per violation; exit status 1 if there is any.
@@ -26,6 +26,10 @@ BELOW = {
     "runtime/capi": {"base", "topology", "plan", "planner", "sim", "runtime"},
     "cli": {"base", "topology", "plan", "planner", "sim", "runtime", "explore"},
 }
+# The folders of planner/, the lowest first: each may include those before it. Files of planner/ itself may
+# include all, and none of the folders includes them.
+PLANNER = ["request", "groups", "packing", "pipeline", "algorithms", "tuning", "placement", "batch", "compression",
+           "search", "replan"]
 LIBRARIES = set(BELOW)
 TOP = {"tests", "bench"}
 
@@ -58,6 +62,16 @@ def room_of(path):
     return nested if len(parts) > 2 and nested in BELOW else parts[0] if len(parts) > 1 else None
 
 
+def above_in_planner(place, included):
+    """Whether the file is in a folder of planner/ and includes what is above that."""
+    here, there = (path.split("/") for path in (place, included))
+    if here[0] != "planner" or there[0] != "planner" or len(here) < 3 or len(there) < 2:
+        return False
+    if len(there) == 2 or here[1] not in PLANNER or there[1] not in PLANNER:
+        return True
+    return PLANNER.index(there[1]) > PLANNER.index(here[1])
+
+
 def violations_of(place, text):
     """The violations in a file: place is its path from the root, with forward slashes."""
     folder = room_of(place)
@@ -80,6 +94,8 @@ def violations_of(place, text):
             elif target in LIBRARIES and target != folder and target not in BELOW[folder]:
                 allowed = ", ".join(sorted(BELOW[folder])) or "nothing else"
                 yield f"{where}: {folder}/ includes {included}, but may include only {allowed}"
+            elif above_in_planner(place, included):
+                yield f"{where}: includes {included}, which is above it: planner/ has {', '.join(PLANNER)}, lowest first"
             elif target in TOP:
                 yield f"{where}: {folder}/ includes {included}, but {target}/ is above it"
 

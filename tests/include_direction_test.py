@@ -38,6 +38,14 @@ class Directions(unittest.TestCase):
                     self.assertEqual(
                         len(caught(f"{low}/a.{suffix}", f'#include "{high}/b.hpp"')), 1, (low, high))
 
+    def test_the_floors_of_the_planner(self):
+        for place, included, count in (
+                ("planner/search/a.cpp", "planner/tuning/b.hpp", 0), ("planner/search/a.cpp", "planner/search/b.hpp", 0),
+                ("planner/a.cpp", "planner/search/b.hpp", 0), ("planner/tuning/a.hpp", "planner/search/b.hpp", 1),
+                ("planner/packing/a.cpp", "planner/pipeline/b.hpp", 1), ("planner/search/a.cpp", "planner/planner.hpp", 1),
+                ("planner/new/a.cpp", "planner/groups/b.hpp", 1), ("cli/a.cpp", "planner/groups/b.hpp", 0)):
+            self.assertEqual(len(caught(place, f'#include "{included}"')), count, (place, included))
+
     def test_brothers_are_caught(self):
         brothers = ["planner", "sim", "runtime"]
         for a in brothers:

@@ -14,9 +14,9 @@
 #include <string>
 
 #include "planner/batch/batch_space.hpp"
-#include "planner/compression.hpp"
-#include "planner/compression_search.hpp"
-#include "planner/protection.hpp"
+#include "planner/compression/compression.hpp"
+#include "planner/compression/compression_search.hpp"
+#include "planner/tuning/protection.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/compression_cases.hpp"
 #include "topology/reader.hpp"

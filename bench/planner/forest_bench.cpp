@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/forest/forest.hpp"
+#include "planner/packing/forest.hpp"
 #include "tests/support/best_collective.hpp"
 #include "tests/support/broken_grids.hpp"
 #include "tests/support/clusters.hpp"

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "planner/collective_forms.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/tuning/collective_forms.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/best_collective.hpp"
 #include "tests/support/clusters.hpp"

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
-#include "planner/batch.hpp"
+#include "planner/batch/batch.hpp"
 #include "planner/batch/learning_rate.hpp"
 #include "topology/queries.hpp"
 

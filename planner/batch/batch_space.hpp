@@ -10,7 +10,7 @@
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/batch/equal_finish.hpp"
-#include "planner/planner.hpp"
+#include "planner/request/options.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "planner/batch.hpp"
+#include "planner/batch/batch.hpp"
 
 namespace rackrail::planner {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <utility>
 
-#include "planner/batch.hpp"
-#include "planner/place/hosts.hpp"
-#include "planner/placement.hpp"
+#include "planner/batch/batch.hpp"
+#include "planner/placement/hosts.hpp"
+#include "planner/placement/placement.hpp"
 #include "topology/queries.hpp"
 #include "topology/remove.hpp"
 

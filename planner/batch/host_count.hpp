@@ -21,12 +21,12 @@ struct HostCountPoint {
   std::vector<std::string> without{};  ///< hosts that were left out for their narrow links
 };
 
-/// Plans for 1, 2, 4, … and all hosts, those that place() takes (planner/placement.hpp) with all
-/// their ranks, so that the order of hosts and racks in a file does not matter; counts that leave
-/// fewer than two ranks are left out. And for all hosts but those behind the cut that bounds an
-/// all-reduce (topology::allreduce_bound), where one cut does and these are the fewer: what one
-/// slow host costs all. `make_plan` gets the cluster without the others and returns a plan with its
-/// prediction. Ascending in hosts.
+/// Plans for 1, 2, 4, … and all hosts, those that place() takes (planner/placement/placement.hpp)
+/// with all their ranks, so that the order of hosts and racks in a file does not matter; counts
+/// that leave fewer than two ranks are left out. And for all hosts but those behind the cut that
+/// bounds an all-reduce (topology::allreduce_bound), where one cut does and these are the fewer:
+/// what one slow host costs all. `make_plan` gets the cluster without the others and returns a plan
+/// with its prediction. Ascending in hosts.
 std::vector<HostCountPoint> goodput_by_hosts(
     const topology::Topology& topology, const plan::Workload& workload,
     const std::function<plan::Plan(const topology::Topology&)>& make_plan);

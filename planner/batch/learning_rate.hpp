@@ -5,7 +5,7 @@
 
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
-#include "planner/batch/policies.hpp"
+#include "planner/request/policies.hpp"
 
 namespace rackrail::planner {
 

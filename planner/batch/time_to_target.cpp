@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "planner/batch.hpp"
+#include "planner/batch/batch.hpp"
 
 namespace rackrail::planner {
 

@@ -1,9 +1,9 @@
 // How long a training takes that has a known length.
 //
 // The length is in samples at the base batch: what a training with that batch would see. A sample
-// of batch B is worth E(B) of them (planner/batch.hpp), so S samples take S/(B·E(B)) steps of batch
-// B, and steps times the step time. Without a noise scale every sample counts the same (E = 1).
-// Codecs within the error budget are taken to cost no steps.
+// of batch B is worth E(B) of them (planner/batch/batch.hpp), so S samples take S/(B·E(B)) steps of
+// batch B, and steps times the step time. Without a noise scale every sample counts the same (E =
+// 1). Codecs within the error budget are taken to cost no steps.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "plan/plan.hpp"
-#include "planner/replan.hpp"
+#include "planner/replan/replan.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {

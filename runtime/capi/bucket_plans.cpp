@@ -13,9 +13,9 @@
 #include "base/error.hpp"
 #include "plan/empty_plan.hpp"
 #include "plan/verifier.hpp"
-#include "planner/candidates.hpp"
-#include "planner/finer_buckets.hpp"
 #include "planner/planner.hpp"
+#include "planner/search/finer_buckets.hpp"
+#include "planner/tuning/candidates.hpp"
 #include "runtime/capi/time_shares.hpp"
 #include "sim/simulator.hpp"
 

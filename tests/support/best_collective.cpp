@@ -3,9 +3,9 @@
 #include <optional>
 #include <utility>
 
-#include "planner/bound.hpp"
-#include "planner/candidates.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/tuning/bound.hpp"
+#include "planner/tuning/candidates.hpp"
 #include "sim/simulator.hpp"
 #include "topology/queries.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "planner/fastest_collective.hpp"
+#include "planner/tuning/fastest_collective.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::test {

@@ -8,7 +8,7 @@
 
 #include "planner/batch/batch_space.hpp"
 #include "planner/planner.hpp"
-#include "planner/protection.hpp"
+#include "planner/tuning/protection.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"

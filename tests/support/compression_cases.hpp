@@ -7,9 +7,9 @@
 #include <optional>
 #include <random>
 
-#include "planner/candidates.hpp"
-#include "planner/compression.hpp"
-#include "planner/compression_search.hpp"
+#include "planner/compression/compression.hpp"
+#include "planner/compression/compression_search.hpp"
+#include "planner/tuning/candidates.hpp"
 
 namespace rackrail::test {
 

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cstdint>
 
-#include "planner/collective_form.hpp"
+#include "planner/pipeline/collective_form.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {

@@ -9,8 +9,8 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
-#include "planner/collective_form.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/pipeline/collective_form.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/graphs.hpp"
 #include "topology/linear_program.hpp"

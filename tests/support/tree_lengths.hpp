@@ -7,7 +7,7 @@
 #include <deque>
 #include <vector>
 
-#include "planner/forest/forest.hpp"
+#include "planner/packing/forest.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::test {

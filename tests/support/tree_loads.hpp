@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "planner/forest/forest.hpp"
-#include "planner/forest/joint_forest.hpp"
+#include "planner/packing/forest.hpp"
+#include "planner/packing/joint_forest.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::test {

@@ -10,7 +10,7 @@
 #include <random>
 
 #include "plan/verifier.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "tests/support/broken_grids.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/rank_threads.hpp"

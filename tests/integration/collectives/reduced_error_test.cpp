@@ -9,7 +9,7 @@
 #include <string>
 
 #include "plan/reduced_error.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/rank_threads.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/parse_units.hpp"
-#include "planner/compression_search.hpp"
+#include "planner/compression/compression_search.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"

@@ -1,8 +1,9 @@
 // What a plan for very many ranks predicts, against the simulator without tolerance.
 #include <catch2/catch.hpp>
 
-#include "planner/candidates.hpp"
+#include "planner/groups/many_ranks.hpp"
 #include "planner/planner.hpp"
+#include "planner/tuning/candidates.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "planner/algorithms/schedule_family.hpp"
 #include "planner/planner.hpp"
-#include "planner/schedule_family.hpp"
 #include "sim/graph_indexer.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"

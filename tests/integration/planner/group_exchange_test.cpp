@@ -1,5 +1,5 @@
 // Exchanges between groups in several rounds, simulated.
-#include "planner/schedules/group_exchange.hpp"
+#include "planner/algorithms/group_exchange.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "planner/fastest_collective.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/tuning/fastest_collective.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"

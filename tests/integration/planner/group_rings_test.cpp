@@ -4,9 +4,9 @@
 #include <optional>
 #include <vector>
 
-#include "planner/fastest_collective.hpp"
-#include "planner/schedule_family.hpp"
-#include "planner/schedules/group_grids.hpp"
+#include "planner/algorithms/group_grids.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/tuning/fastest_collective.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/linear_program.hpp"

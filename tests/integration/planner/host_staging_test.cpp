@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "planner/algorithms/schedule_family.hpp"
 #include "planner/planner.hpp"
-#include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"

@@ -11,10 +11,10 @@
 
 #include "plan/in_network.hpp"
 #include "plan/verifier.hpp"
-#include "planner/bound.hpp"
-#include "planner/collective_forms.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "planner/planner.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/tuning/bound.hpp"
+#include "planner/tuning/collective_forms.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/best_collective.hpp"
 #include "tests/support/clusters.hpp"

@@ -1,14 +1,14 @@
 // How large buffers are divided for programs, by simulation.
-#include "planner/judged_division.hpp"
+#include "planner/search/judged_division.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdint>
 
 #include "plan/codec.hpp"
-#include "planner/collective_forms.hpp"
-#include "planner/held_rates.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/search/held_rates.hpp"
+#include "planner/tuning/collective_forms.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 

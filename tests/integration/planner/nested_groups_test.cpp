@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "plan/verifier.hpp"
-#include "planner/collective_forms.hpp"
-#include "planner/fastest_collective.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/tuning/collective_forms.hpp"
+#include "planner/tuning/fastest_collective.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/skip.hpp"

@@ -7,10 +7,10 @@
 
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
-#include "planner/forest/forest.hpp"
-#include "planner/held_rates.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/packing/forest.hpp"
 #include "planner/planner.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/search/held_rates.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/linear_program.hpp"

@@ -1,6 +1,8 @@
 // What the search leaves out must not have been the best: held against the search that simulates
 // everything, and the bound that it leaves out by against the simulator.
+#include "planner/groups/many_ranks.hpp"
 #include "planner/planner.hpp"
+#include "planner/request/interruptible.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -11,9 +13,9 @@
 
 #include "base/parse_units.hpp"
 #include "plan/format.hpp"
-#include "planner/candidates.hpp"
-#include "planner/joint_search.hpp"
-#include "planner/step_bound.hpp"
+#include "planner/search/joint_search.hpp"
+#include "planner/search/step_bound.hpp"
+#include "planner/tuning/candidates.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"

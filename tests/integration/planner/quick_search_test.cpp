@@ -13,7 +13,7 @@
 #include "plan/codec.hpp"
 #include "plan/format.hpp"
 #include "planner/planner.hpp"
-#include "planner/schedule_table.hpp"
+#include "planner/tuning/schedule_table.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 

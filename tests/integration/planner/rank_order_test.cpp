@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "plan/verifier.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "topology/part.hpp"
 #include "topology/reader.hpp"

@@ -1,13 +1,13 @@
 // The table of schedules by size, against simulations of each schedule that the table does not see.
-#include "planner/schedule_table.hpp"
+#include "planner/tuning/schedule_table.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <random>
 
 #include "base/error.hpp"
-#include "planner/collective_forms.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/tuning/collective_forms.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/grids.hpp"
 #include "topology/reader.hpp"

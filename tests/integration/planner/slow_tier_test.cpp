@@ -14,8 +14,8 @@
 #include <string>
 #include <utility>
 
+#include "planner/algorithms/schedule_family.hpp"
 #include "planner/planner.hpp"
-#include "planner/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 

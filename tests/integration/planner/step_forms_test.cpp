@@ -1,6 +1,6 @@
 // Schedules that families have for a collective alone, in steps: faster than what they have for
 // steps where ranks are unlike, right in all codecs, and none where nothing is gained.
-#include "planner/step_forms.hpp"
+#include "planner/tuning/step_forms.hpp"
 
 #include <fmt/format.h>
 
@@ -13,9 +13,9 @@
 
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
-#include "planner/candidate_limits.hpp"
-#include "planner/candidates.hpp"
 #include "planner/planner.hpp"
+#include "planner/tuning/candidate_limits.hpp"
+#include "planner/tuning/candidates.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/broken_grids.hpp"
 #include "tests/support/clusters.hpp"

@@ -8,9 +8,9 @@
 
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
-#include "planner/compare.hpp"
-#include "planner/plan_report.hpp"
 #include "planner/planner.hpp"
+#include "planner/search/compare.hpp"
+#include "planner/search/plan_report.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"

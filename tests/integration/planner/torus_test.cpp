@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "plan/verifier.hpp"
-#include "planner/fastest_collective.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/tuning/fastest_collective.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/broken_grids.hpp"
 #include "tests/support/clusters.hpp"

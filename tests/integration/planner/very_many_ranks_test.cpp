@@ -4,10 +4,11 @@
 #include <map>
 
 #include "base/parse_units.hpp"
-#include "planner/candidates.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/groups/many_ranks.hpp"
+#include "planner/pipeline/recode.hpp"
 #include "planner/planner.hpp"
-#include "planner/recode.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/tuning/candidates.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"

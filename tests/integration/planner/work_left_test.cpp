@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "plan/alpha_beta.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "sim/engine.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"

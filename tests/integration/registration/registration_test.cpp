@@ -3,8 +3,8 @@
 
 #include "base/error.hpp"
 #include "plan/verifier.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "planner/planner.hpp"
-#include "planner/schedule_family.hpp"
 #include "runtime/transport.hpp"
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"

@@ -1,5 +1,5 @@
 // A schedule family as somebody would add one: everybody's sum in one place, and back.
-#include "planner/schedules/builder.hpp"
+#include "planner/algorithms/families.hpp"
 
 namespace rackrail::planner {
 namespace {

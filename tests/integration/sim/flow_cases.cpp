@@ -9,7 +9,7 @@
 
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "sim/max_min_network.hpp"
 #include "sim/packet_network.hpp"
 #include "sim/simulator.hpp"

@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "planner/candidates.hpp"
-#include "planner/schedule_family.hpp"
-#include "planner/schedule_table.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/groups/many_ranks.hpp"
+#include "planner/tuning/candidates.hpp"
+#include "planner/tuning/schedule_table.hpp"
 #include "sim/simulator.hpp"
 #include "tests/property/topology/random_topology.hpp"
 #include "tests/support/clusters.hpp"

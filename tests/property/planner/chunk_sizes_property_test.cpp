@@ -10,7 +10,7 @@
 
 #include "plan/cost_model.hpp"
 #include "plan/verifier.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/skip.hpp"
 #include "topology/linear_program.hpp"

@@ -1,7 +1,7 @@
 // The search against trying everything, through the objective that it minimises.
 #include <catch2/catch.hpp>
 
-#include "planner/compression_search.hpp"
+#include "planner/compression/compression_search.hpp"
 #include "random_compression.hpp"
 
 namespace rackrail::planner::compression_property_test {

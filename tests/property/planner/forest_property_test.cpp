@@ -8,9 +8,9 @@
 
 #include "base/random.hpp"
 #include "plan/verifier.hpp"
-#include "planner/forest/forest.hpp"
-#include "planner/forest/forest_schedule.hpp"
-#include "planner/forest/joint_forest.hpp"
+#include "planner/packing/forest.hpp"
+#include "planner/packing/joint_forest.hpp"
+#include "planner/pipeline/forest_schedule.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/skip.hpp"
 #include "tests/support/tree_loads.hpp"

@@ -9,7 +9,7 @@
 #include "plan/alpha_beta.hpp"
 #include "plan/in_network.hpp"
 #include "plan/verifier.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/property/topology/random_topology.hpp"
 #include "tests/support/tree_loads.hpp"

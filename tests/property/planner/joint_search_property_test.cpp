@@ -5,8 +5,8 @@
 #include "base/random.hpp"
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
-#include "planner/joint_search.hpp"
 #include "planner/planner.hpp"
+#include "planner/search/joint_search.hpp"
 #include "sim/simulator.hpp"
 #include "tests/property/topology/random_topology.hpp"
 

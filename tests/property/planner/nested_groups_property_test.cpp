@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "plan/verifier.hpp"
-#include "planner/schedules/nested_groups.hpp"
+#include "planner/algorithms/nested_groups.hpp"
 #include "tests/support/clusters.hpp"
 
 namespace rackrail::planner::nested_groups_property_test {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "planner/joint_search.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "planner/planner.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/search/joint_search.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"

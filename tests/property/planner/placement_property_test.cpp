@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/random.hpp"
-#include "planner/placement.hpp"
+#include "planner/placement/placement.hpp"
 #include "topology/queries.hpp"
 #include "topology/remove.hpp"
 

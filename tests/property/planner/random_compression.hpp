@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "planner/compression_timeline.hpp"
+#include "planner/compression/compression_timeline.hpp"
 
 namespace rackrail::planner {
 

@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "plan/verifier.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "tests/property/topology/random_topology.hpp"
 
 namespace rackrail::planner::schedules_property_test {

@@ -1,4 +1,4 @@
-#include "planner/server_shares.hpp"
+#include "planner/algorithms/server_shares.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/skip.hpp"
 #include "topology/linear_program.hpp"

@@ -6,7 +6,8 @@
 #include <random>
 
 #include "plan/verifier.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/groups/rank_groups.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/device_simulation.hpp"
 #include "tests/support/rank_threads.hpp"

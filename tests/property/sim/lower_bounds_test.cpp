@@ -11,7 +11,7 @@
 
 #include "base/random.hpp"
 #include "plan/alpha_beta.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "sim/simulator.hpp"
 #include "tests/property/sim/random_clusters.hpp"
 #include "tests/support/clusters.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/held_rates.hpp"
+#include "planner/search/held_rates.hpp"
 #include "tests/support/clusters.hpp"
 
 namespace rackrail::cli::emulated_collectives_test {

@@ -1,5 +1,5 @@
 // Cheapest spanning trees against all that there are.
-#include "planner/forest/arborescence.hpp"
+#include "planner/packing/arborescence.hpp"
 
 #include <catch2/catch.hpp>
 #include <limits>

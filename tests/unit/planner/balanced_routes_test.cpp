@@ -1,4 +1,4 @@
-#include "planner/schedules/balanced_routes.hpp"
+#include "planner/pipeline/balanced_routes.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,7 +8,7 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
 
 namespace rackrail::planner::balanced_routes_test {

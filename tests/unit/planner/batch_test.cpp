@@ -1,4 +1,4 @@
-#include "planner/batch.hpp"
+#include "planner/batch/batch.hpp"
 
 #include <catch2/catch.hpp>
 

@@ -1,6 +1,6 @@
 // The bucket algorithm for an all-reduce and either half of it: right on every grid, and all links
 // busy alike.
-#include "planner/schedules/bucket_algorithm.hpp"
+#include "planner/algorithms/bucket_algorithm.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -12,8 +12,8 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
-#include "planner/schedules/builder.hpp"
-#include "planner/schedules/grid_shares.hpp"
+#include "planner/algorithms/grid_shares.hpp"
+#include "planner/pipeline/builder.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"

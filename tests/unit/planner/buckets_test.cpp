@@ -1,9 +1,9 @@
-#include "planner/buckets.hpp"
+#include "planner/tuning/buckets.hpp"
 
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "planner/protection.hpp"
+#include "planner/tuning/protection.hpp"
 
 namespace rackrail::planner::buckets_test {
 namespace {

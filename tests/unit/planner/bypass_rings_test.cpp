@@ -1,6 +1,6 @@
 // Rings of groups past slow members: right, links full for all of the time, and only where some are
 // slow.
-#include "planner/schedules/bypass_rings.hpp"
+#include "planner/algorithms/bypass_rings.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -12,7 +12,7 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/codec.hpp"
-#include "planner/schedules/bypass_trees.hpp"
+#include "planner/algorithms/bypass_trees.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/forms.hpp"
 #include "tests/support/graphs.hpp"

@@ -1,4 +1,4 @@
-#include "planner/codecs_to_try.hpp"
+#include "planner/tuning/codecs_to_try.hpp"
 
 #include <catch2/catch.hpp>
 #include <map>

@@ -1,4 +1,4 @@
-#include "planner/collective_forms.hpp"
+#include "planner/tuning/collective_forms.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,5 +1,5 @@
 // Whether trees fit, asked again and again while arcs change.
-#include "planner/forest/demand_check.hpp"
+#include "planner/packing/demand_check.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
 // Forests of clusters whose optimum is known (Zhao et al., "ForestColl", arXiv 2402.06787, and
 // closed forms), and what such forests are held to: their size, their depth, what their graphs do.
-#include "planner/forest/forest.hpp"
+#include "planner/packing/forest.hpp"
 
 #include <fmt/format.h>
 
@@ -13,11 +13,11 @@
 #include <vector>
 
 #include "plan/verifier.hpp"
-#include "planner/collective_form.hpp"
-#include "planner/forest/forest_schedule.hpp"
-#include "planner/forest/joint_forest.hpp"
-#include "planner/forest/shallow_trees.hpp"
-#include "planner/forest/unequal_trees.hpp"
+#include "planner/packing/joint_forest.hpp"
+#include "planner/packing/shallow_trees.hpp"
+#include "planner/packing/unequal_trees.hpp"
+#include "planner/pipeline/collective_form.hpp"
+#include "planner/pipeline/forest_schedule.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/tree_loads.hpp"
 #include "topology/linear_program.hpp"

@@ -1,6 +1,6 @@
 // Trees for an all-reduce on grids: right on every grid, and links busy for no longer than
 // partitions of the grid say they must be.
-#include "planner/schedules/grid_trees.hpp"
+#include "planner/algorithms/grid_trees.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -12,8 +12,8 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
-#include "planner/schedules/builder.hpp"
-#include "planner/schedules/grid_shares.hpp"
+#include "planner/algorithms/grid_shares.hpp"
+#include "planner/pipeline/builder.hpp"
 #include "tests/support/form_checks.hpp"
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"

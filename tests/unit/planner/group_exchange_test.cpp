@@ -1,6 +1,6 @@
 // Exchanges between groups in several rounds: right on every grouping with every codec, and known
 // before they are made.
-#include "planner/schedules/group_exchange.hpp"
+#include "planner/algorithms/group_exchange.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

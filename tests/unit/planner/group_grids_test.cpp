@@ -1,5 +1,5 @@
 // Rings of groups within rings: right on every grid, as much over links as one ring, in fewer hops.
-#include "planner/schedules/group_grids.hpp"
+#include "planner/algorithms/group_grids.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

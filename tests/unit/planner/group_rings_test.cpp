@@ -1,5 +1,6 @@
 // Rings of groups: right on every grouping, and into each group everything once.
-#include "planner/schedules/group_rings.hpp"
+#include "planner/algorithms/group_rings.hpp"
+#include "planner/groups/rank_groups.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

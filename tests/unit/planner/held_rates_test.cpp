@@ -1,4 +1,4 @@
-#include "planner/held_rates.hpp"
+#include "planner/search/held_rates.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/queries.hpp"
 

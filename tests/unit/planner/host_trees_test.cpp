@@ -1,4 +1,4 @@
-#include "planner/forest/host_trees.hpp"
+#include "planner/packing/host_trees.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plan/verifier.hpp"
-#include "planner/forest/forest_schedule.hpp"
+#include "planner/pipeline/forest_schedule.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/skip.hpp"
 #include "topology/linear_program.hpp"

@@ -1,5 +1,5 @@
 // Lanes against what they are for: every owner's data is carried once, by lines as they are fast.
-#include "planner/schedules/line_lanes.hpp"
+#include "planner/groups/line_lanes.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

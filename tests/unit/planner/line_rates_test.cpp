@@ -1,10 +1,11 @@
-#include "planner/schedules/line_rates.hpp"
+#include "planner/groups/line_rates.hpp"
+#include "planner/groups/rank_groups.hpp"
 
 #include <catch2/catch.hpp>
 #include <utility>
 #include <vector>
 
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
 
 namespace rackrail::planner::line_rates_test {

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "planner/replan.hpp"
+#include "planner/replan/replan.hpp"
 #include "tests/support/clusters.hpp"
 
 namespace rackrail::planner::link_map_test {

@@ -1,4 +1,4 @@
-#include "planner/schedules/nested_groups.hpp"
+#include "planner/algorithms/nested_groups.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

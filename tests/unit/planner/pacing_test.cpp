@@ -1,5 +1,5 @@
 // The order in which moves take their turns: each once, after what it waits for, the urgent first.
-#include "planner/forest/pacing.hpp"
+#include "planner/packing/pacing.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

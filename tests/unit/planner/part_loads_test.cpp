@@ -1,5 +1,5 @@
 // Shares of parts are the best even where what all parts move over a link differs by rounding only.
-#include "planner/part_loads.hpp"
+#include "planner/algorithms/part_loads.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Trees by prices against rates that are known, and what they leave free.
-#include "planner/forest/priced_packing.hpp"
+#include "planner/packing/priced_packing.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -9,9 +9,9 @@
 #include <random>
 #include <set>
 
-#include "planner/forest/colours.hpp"
-#include "planner/forest/forest_building.hpp"
-#include "planner/forest/tiered_trees.hpp"
+#include "planner/packing/colours.hpp"
+#include "planner/packing/forest_building.hpp"
+#include "planner/packing/tiered_trees.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"

@@ -1,4 +1,4 @@
-#include "planner/schedules/rank_grid.hpp"
+#include "planner/groups/rank_grid.hpp"
 
 #include <fmt/format.h>
 

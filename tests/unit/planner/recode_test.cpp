@@ -1,10 +1,11 @@
-#include "planner/recode.hpp"
+#include "planner/pipeline/recode.hpp"
 
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
 
 #include "plan/verifier.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/graphs.hpp"
 

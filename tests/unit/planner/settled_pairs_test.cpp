@@ -1,6 +1,6 @@
 // Pairs of trees that settle: against closed forms of the optimum and the exact one, and what they
 // are held to.
-#include "planner/forest/settled_pairs.hpp"
+#include "planner/packing/settled_pairs.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "plan/verifier.hpp"
-#include "planner/collective_forms.hpp"
-#include "planner/forest/forest_schedule.hpp"
-#include "planner/forest/joint_forest.hpp"
-#include "planner/forest/lanes.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/packing/joint_forest.hpp"
+#include "planner/packing/lanes.hpp"
+#include "planner/pipeline/forest_schedule.hpp"
+#include "planner/tuning/collective_forms.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"

@@ -1,5 +1,5 @@
 // How what enters a switch is divided.
-#include "planner/forest/spread.hpp"
+#include "planner/packing/spread.hpp"
 
 #include <catch2/catch.hpp>
 #include <map>

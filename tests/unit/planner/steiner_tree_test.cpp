@@ -1,5 +1,5 @@
 // Cheapest trees that may pass vertices against all that there are.
-#include "planner/forest/steiner_tree.hpp"
+#include "planner/packing/steiner_tree.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-#include "planner/survivors.hpp"
+#include "planner/search/survivors.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>

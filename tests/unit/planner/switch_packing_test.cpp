@@ -1,5 +1,5 @@
 // Trees of switches by prices against optima that are known, and as schedules.
-#include "planner/forest/switch_packing.hpp"
+#include "planner/packing/switch_packing.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -11,8 +11,8 @@
 
 #include "plan/in_network.hpp"
 #include "plan/verifier.hpp"
-#include "planner/forest/switch_schedule.hpp"
-#include "planner/schedule_family.hpp"
+#include "planner/algorithms/schedule_family.hpp"
+#include "planner/pipeline/switch_schedule.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/linear_program.hpp"
 #include "topology/queries.hpp"

@@ -1,5 +1,5 @@
 // Moves with times: in their order as a graph, each after what it follows from.
-#include "planner/schedules/timed_moves.hpp"
+#include "planner/pipeline/timed_moves.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstdint>

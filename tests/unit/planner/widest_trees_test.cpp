@@ -1,5 +1,5 @@
 // Trees along the widest ways: right, the widest first, and whole where ways do not meet.
-#include "planner/forest/widest_trees.hpp"
+#include "planner/packing/widest_trees.hpp"
 
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "planner/forest/forest.hpp"
+#include "planner/packing/forest.hpp"
 #include "tests/support/clusters.hpp"
 
 namespace rackrail::planner::widest_trees_test {

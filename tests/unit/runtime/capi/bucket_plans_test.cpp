@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
-#include "planner/schedule_table.hpp"
+#include "planner/tuning/schedule_table.hpp"
 #include "sim/simulator.hpp"
 #include "topology/reader.hpp"
 

@@ -1,0 +1,212 @@
+// One search over routes, buckets, codecs and batch, seeded with what each of them alone reaches.
+//
+// A knob alone is the same search with the other three as in a baseline: the ring, 25 MiB, no
+// codec, the profiled batch with as many samples on every rank. An option of the caller takes the
+// place of the usual value (with --bucket-size, nobody gets 25 MiB), so that no seed breaks what
+// was asked for. The joint search tries every bucket size × limit on codecs with the cheapest
+// routes per bucket, beside them the compression search; then the batch by goodput with the plan so
+// found, and the same again at that batch. Choosing routes per bucket by the collective alone is
+// greedy, as is the batch for one plan, so a single knob may win in principle: then its plan is the
+// result. Hence
+//   seconds per useful sample (joint) ≤ seconds per useful sample (any knob alone),
+// without a tolerance. Where devices differ, that also holds for knobs other than the batch with
+// the profiled batch divided so that all finish together. Both hold as long as a plan of the knob
+// has at most a million transfers (a ring of 25 MiB buckets: about a hundred ranks); above, it is
+// not simulated. Plans are compared by seconds per useful sample, T(B)/(B·E(B)), which is their
+// step time where the batch is no knob.
+//
+// The same holds for one family of schedules, one codec between groups, or no rates, alone: what
+// the cheapest per bucket leaves out is that buckets meet. Below kVeryManyRanks, after the joint
+// search, every family and every codec that the options leave free is searched by itself, at every
+// bucket size, as far as a bound allows that it is faster by more than half of kWorthwhile; where
+// one is, it is the result, with codecs chosen and lightened within it. So
+//   step (joint) ≤ (1 + kWorthwhile) · step (any family or codec alone)
+// (tests/property/planner/one_part_property_test.cpp), as far as the joint search's own steps go:
+// uniform codecs that win only with a family that loses otherwise are not looked for. Codecs are
+// looked for by a timeline that knows no other candidates than those of the family or codec: what
+// others occupy divides its resources more finely, and another choice looks best.
+//
+// Where that is more than half a percent from the bound of the step, and ranks are fewer than
+// kVeryManyRanks, the fastest variants of collectives alone join the candidates (step_forms.hpp),
+// and the search resumes from what was found, then with each family alone of which there is such a
+// variant. They come last, as what is faster alone is not always faster among other buckets: so
+// nothing gets slower. The statements above about families alone hold for their schedules for
+// steps: a search that is limited to one family looks for that family's own variants, this one for
+// the fastest of all. The batch is not decided once more.
+//
+// Plans are made as drafts first, simulated in the order of what is expected of them, and left out
+// where they cannot be the best (search.hpp). Of those that are as fast as the fastest, within
+// kWorthwhile, the first one made is the result, so the order of simulation changes nothing.
+//
+// Where the caller may stop the search, it has good plans early. Sketches (Search::sketch) cost one
+// simulated step each: those of the schedules that are made soonest (hierarchical ones, where there
+// are tiers) come before forests are made, those of all schedules after that. Baselines are next;
+// those of few transfers even if the search was stopped already, so that a stopped search is not
+// slower than those. Then each bucket size is simulated before the next is drafted. These plans
+// count where the search was stopped, and change nothing where it was not.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planner/batch/batch_space.hpp"
+#include "planner/batch/decide_batch.hpp"
+#include "planner/groups/many_ranks.hpp"
+#include "planner/request/options.hpp"
+#include "planner/search/search.hpp"
+
+namespace rackrail::planner {
+
+/// Bucket size of PyTorch's DistributedDataParallel.
+inline constexpr Bytes kUsualBucket = Bytes(25 << 20);
+inline constexpr const char* kUsualFamily = "ring";
+
+/// Seconds until a sample that is worth one at the base batch: step / (B·E(B)).
+double seconds_per_useful_sample(const plan::Workload& workload, const plan::BatchPlan& batch,
+                                 Duration step);
+
+/// The best plan with one knob free and the others at their usual values.
+struct SingleKnob {
+  /// "routes only", "buckets only", "codecs only"; "batch only", where it is searched or devices
+  /// differ.
+  std::string name;
+  Search::Scored scored;
+};
+
+struct JointResult {
+  Search::Scored best;
+  /// Shortest step at the same batch by limit on codecs: "best fp32", "best fp16", "best".
+  std::map<std::string, Duration> best_of;
+  std::map<std::string, Duration> uniform;  ///< by Search::Uniform::name
+  int lightened = 0;                        ///< buckets with a lighter codec than the fastest
+  /// Those that the options leave free; absent are knobs that were stopped before they had a plan,
+  /// and those with too many transfers to simulate.
+  std::vector<SingleKnob> alone;
+  std::vector<std::string> notes;  ///< about the batch
+  bool was_stopped = false;        ///< by PlannerOptions::stop
+  bool is_near_bound = false;      ///< PlannerOptions::enough_gap ended the search
+  bool was_quick = false;          ///< it ended because the rest was not worth the wait
+  bool is_complete() const { return !was_stopped && !is_near_bound && !was_quick; }
+};
+
+/// Whether the batch is one of the things that are chosen.
+bool is_batch_searched(const PlannerOptions& options, const plan::Workload& workload,
+                       const BatchSpace& space);
+
+class JointSearch {
+ public:
+  /// Keeps references to all that it is made from; `bucket_sizes` are those to try.
+  JointSearch(const plan::Workload& workload, const PlannerOptions& options,
+              const BatchSpace& space, Search& search, std::vector<Bytes> bucket_sizes);
+
+  /// Throws ConfigError when the options leave no plan.
+  JointResult run();
+  /// After a search that ended before it came to this: the same codecs for all buckets, of which
+  /// the fastest may become the plan; then lighter codecs where they cost no time. With very many
+  /// ranks that takes longer than the search.
+  void finish_quickly(JointResult& result);
+  /// For PlannerOptions::enough_gap, before run(): the first plan in FP32 whose step takes no more
+  /// than `enough`, of the batch that is not searched. Of those that are made soonest only, where
+  /// ranks are very many. None where nothing else than FP32 would be tried, either.
+  std::optional<JointResult> near_enough_in_fp32(Duration enough);
+
+ private:
+  struct Knobs {
+    std::vector<Bytes> sizes;
+    CandidateFilter candidates;
+    bool may_compress = false;
+  };
+  /// A plan that may be simulated.
+  struct Trial {
+    std::string limit;  ///< its key in Found::best_of; empty: of the compression search
+    Search::Draft draft;
+    bool is_simulated = false;
+  };
+  struct Found {
+    Search::Scored best;
+    Duration fastest;  ///< step of all that was simulated: best may take kWorthwhile more
+    /// Of the same codec everywhere: best takes no more.
+    Duration fastest_uniform = CandidateSet::kNoLimit;
+    std::map<std::string, Duration> best_of;
+    std::map<std::string, Duration> uniform;
+    int lightened = 0;
+  };
+
+  /// For a search that may be stopped: what is found soonest, then the baselines.
+  std::vector<Search::Scored> first_plans(const plan::BatchPlan& batch);
+  /// The best of `plans` and of sketches of every bucket size, under each of the limits, is added
+  /// to them; those that may be the best by their bounds first.
+  void add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch,
+                    std::span<const CandidateFilter> limits);
+  /// Of all candidates, or of those that `accepts`.
+  std::set<std::string> families(const CandidateFilter& accepts = any_candidate) const;
+  void add_usual(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch);
+  std::vector<Trial> drafts(const Knobs& knobs, Bytes size, const plan::BatchPlan& batch,
+                            bool may_be_none);
+  /// Those with too many transfers last.
+  std::vector<Trial*> most_promising_first(std::span<Trial> trials) const;
+  /// `start`, if any, is among what is compared. Without one there is a plan all the same when the
+  /// search was stopped, unless there may be none.
+  std::optional<Found> optimise(const Knobs& knobs, const plan::BatchPlan& batch,
+                                std::optional<Search::Scored> start = std::nullopt,
+                                bool may_be_none = false);
+  /// One family after another, then one codec after another, instead of `found` where faster.
+  /// `end`: the share of all work that is done then.
+  void try_parts(Found& found, double end);
+  /// Plans of candidates of one kind instead of `found` where faster.
+  void try_part(Found& found, const CandidateFilter& part, const std::string& name);
+  /// The same codec everywhere instead of `found`, on its buckets, where faster.
+  /// `prefers_light`: one that costs no time takes the place of what rounds more.
+  void take_uniform(Found& found, const CandidateFilter& candidates, bool prefers_light = false);
+  /// Relative, of the bucket that is rounded most.
+  double error_of(const Search::Scored& scored) const;
+  /// The same codec everywhere, then lighter ones, in what was found among `candidates`.
+  void refine(Found& found, const CandidateFilter& candidates, bool may_compress);
+  /// Simulates it unless it can neither be the result nor the fastest under its limit.
+  void simulate(Trial& trial, std::optional<Duration>& fastest, Found& found,
+                bool may_be_interrupted);
+  std::optional<Search::Scored> alone(const Knobs& knobs, const plan::BatchPlan& batch);
+  /// The step of `scored` with another batch.
+  Search::Scored with_batch(const Search::Scored& scored, const plan::BatchPlan& batch);
+  /// Looks once more, from what was found, among schedules for collectives alone, too.
+  void try_step_forms(Found& found, const Knobs& knobs);
+  /// The batch that the policy wants for the plan's routes, buckets and codecs.
+  BatchDecision decide(const Search::Scored& scored);
+  /// Those in which the usual family has few enough transfers to be simulated for comparison.
+  std::vector<Bytes> affordable(std::vector<Bytes> sizes) const;
+  /// No codec, unless one was asked for.
+  CandidateFilter uncompressed() const;
+  /// Those other than the batch, at this one; `end` as in begin_phase().
+  std::vector<SingleKnob> single_knobs(const plan::BatchPlan& batch, double end);
+  /// Starting at this batch.
+  std::optional<SingleKnob> batch_alone(const plan::BatchPlan& usual);
+  double cost(const Search::Scored& scored) const;
+  bool keeps_to(const Search::Scored& scored, const CandidateFilter& limit) const;
+  bool is_stopped();
+  /// A quick search ends by its work, and still compares batches; not where it was told to stop.
+  bool is_quick_to_the_end() const;
+  /// What follows is so many pieces of work, the share of the whole up to `end`.
+  void begin_phase(std::size_t pieces, double end);
+  void report(const std::string& what);
+  /// The pieces of one optimise().
+  std::size_t pieces_of(const Knobs& knobs) const;
+
+  const plan::Workload& workload_;
+  const PlannerOptions& options_;
+  const BatchSpace& space_;
+  Search& search_;
+  std::vector<Bytes> sizes_;
+  Bytes usual_size_;
+  CandidateFilter usual_family_;
+  bool was_stopped_ = false;
+  double phase_begin_ = 0;
+  double phase_end_ = 0;
+  std::size_t pieces_ = 1;  ///< of this phase
+  std::size_t done_ = 0;
+};
+
+}  // namespace rackrail::planner

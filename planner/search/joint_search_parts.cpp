@@ -1,0 +1,94 @@
+// The joint search for a part of the candidates alone: one family of schedules, one codec, or no
+// rates.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/parse_units.hpp"
+#include "plan/codec_name.hpp"
+#include "planner/groups/many_ranks.hpp"
+#include "planner/search/joint_search.hpp"
+#include "planner/tuning/candidate_limits.hpp"
+
+namespace rackrail::planner {
+
+void JointSearch::try_part(Found& found, const CandidateFilter& part, const std::string& name) {
+  const plan::BatchPlan batch = found.best.plan.batch;
+  bool is_better = false;
+  const auto limit_now = [&] { return scaled(found.best.estimate.step_time, 1 - kWorthwhile / 2); };
+  const auto take_if_faster = [&](std::optional<Search::Draft> draft) {
+    const Duration limit = limit_now();
+    if (draft.has_value() && search_.may_beat(*draft, limit) &&
+        search_.score_below(draft->scored, limit)) {
+      found.best = std::move(draft->scored);
+      found.fastest = std::min(found.fastest, found.best.estimate.step_time);
+      found.lightened = 0;
+      is_better = true;
+    }
+  };
+  const bool lossy = search_.candidates().allowed_codecs().size() > 1;
+  for (const Bytes size : sizes_) {
+    bool may_be_better = false;  // with whatever codecs, for all that its collectives take alone
+    for (const auto& [limit_name, limit] : kCodecLimits) {
+      if (is_stopped()) {
+        return;
+      }
+      report(fmt::format("{} alone, buckets of {}", name, to_string(size)));
+      auto draft = search_.draft_below({name, size, both(limit, part)}, batch, limit_now());
+      may_be_better = draft.has_value();
+      take_if_faster(std::move(draft));
+    }
+    if (lossy && may_be_better && !is_stopped()) {
+      take_if_faster(search_.compress(size, batch, part));
+    }
+  }
+  if (is_better) {
+    refine(found, part, lossy);
+  }
+}
+
+void JointSearch::try_parts(Found& found, double end) {
+  const auto& all = search_.candidates().all();
+  if (all.front().graph.rank_count() >= kVeryManyRanks) {
+    return;
+  }
+  std::vector<std::string> families;  // in the order in which they were made
+  for (const Candidate& candidate : all) {
+    if (!candidate.only_protected &&
+        std::ranges::find(families, candidate.family) == families.end()) {
+      families.push_back(candidate.family);
+    }
+  }
+  std::vector<std::pair<std::string, CandidateFilter>> parts;
+  for (const std::string& family : families) {
+    if (families.size() > 1) {
+      parts.emplace_back(family, [family](const Candidate& candidate) {
+        return candidate.family == family && is_no_step_form(candidate);
+      });
+    }
+  }
+  const auto has_rates = [](const Candidate& candidate) { return candidate.graph.has_rates(); };
+  if (std::ranges::any_of(all, has_rates)) {
+    parts.emplace_back("schedules without rates", both(std::not_fn(has_rates), is_no_step_form));
+  }
+  const std::vector<plan::Codec>& codecs = search_.candidates().allowed_codecs();
+  for (const plan::Codec& codec : codecs) {
+    if (codecs.size() > 1 && !options_.codec.has_value()) {
+      parts.emplace_back(plan::display_name(codec), [codec](const Candidate& candidate) {
+        return candidate.codecs.across == codec && is_no_step_form(candidate);
+      });
+    }
+  }
+  begin_phase(parts.size() * sizes_.size() * std::size(kCodecLimits), end);
+  for (const auto& [name, part] : parts) {
+    try_part(found, part, name);
+  }
+}
+
+}  // namespace rackrail::planner
