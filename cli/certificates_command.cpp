@@ -39,8 +39,8 @@ void run_certificates(const Session& session, const CertificatesOptions& options
 }  // namespace
 
 void add_certificates_command(CLI::App& app, Session& session) {
-  CLI::App* command =
-      app.add_subcommand("certificates", "Make the certificates that encrypt a job's connections");
+  CLI::App* command = app.add_subcommand(
+      "certificates", "Make the certificates that encrypt the connections to a job's coordinator");
   add_common_options(*command, session);
   const auto options = std::make_shared<CertificatesOptions>();
   command->add_option("-o,--output", options->output, "Folder to write them to")->required();

@@ -422,8 +422,8 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->needs(collective);
   command
       ->add_option("--schedule", options->collective.schedule,
-                   "Schedule family, e.g. ring; 'rackrail info' lists them. best: try all and take "
-                   "the fastest")
+                   "Schedule family, e.g. ring; 'rackrail info' lists them. best: look for "
+                   "the fastest of all")
       ->capture_default_str()
       ->needs(collective);
   add_search_option(*command, options->collective.search);

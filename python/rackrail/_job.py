@@ -24,13 +24,19 @@ _has_said_lost = False  # PeerLost was raised
 class Error(RuntimeError):
     """Something that rackrail could not do; one line."""
 
+    __module__ = "rackrail"  # where programs find it
+
 
 class InputError(Error, ValueError):
     """An argument, an environment variable or a file is at fault."""
 
+    __module__ = "rackrail"  # where programs find it
+
 
 class PeerLost(Error):
     """Another rank is gone or has failed, and with it the job."""
+
+    __module__ = "rackrail"  # where programs find it
 
 
 _FORKED = ("the job is that of the process which this one was forked from: start ranks, not forks of one"

@@ -168,7 +168,8 @@ void Membership::heartbeat(Rank rank, const WorkerProgress& progress, TimePoint 
 }
 
 void Membership::abort_for_want_of(const Member& ended, const Member& waiting, TimePoint now) {
-  abort({name(ended) + " ended at least a step before " + name(waiting) + ", which waits for it",
+  abort({name(ended) + " ended at least a step before " + name(waiting) +
+             ", which waits for it: did they have unequal numbers of batches?",
          false},
         now);
 }

@@ -420,7 +420,7 @@ TEST_CASE("a rank that ended after fewer steps than another has begun ends the j
   story.join_all(3);
   const std::string line =
       "rank 1 (pid 101 on host-a) ended at least a step before rank 0 (pid 100 on host-a), which "
-      "waits for it";
+      "waits for it: did they have unequal numbers of batches?";
   SECTION("it ends first") {
     story.membership.heartbeat(Rank(0), {.step = 9}, story.now);
     story.membership.report_result(Rank(1), "", 9, story.now);
@@ -440,7 +440,7 @@ TEST_CASE("a rank that ended while another exchanges something ends the job at o
   story.join_all(2);
   const std::string line =
       "rank 1 (pid 101 on host-a) ended at least a step before rank 0 (pid 100 on host-a), which "
-      "waits for it";
+      "waits for it: did they have unequal numbers of batches?";
   SECTION("it ends first") {
     story.membership.report_result(Rank(1), "", 9, story.now);
     story.membership.contribute(Rank(0), 0, "a plan", story.now);
