@@ -256,7 +256,6 @@ std::vector<Widened> widened_links(const Session& session, const topology::Topol
 struct NamedForest {
   const char* collective;
   planner::Forest forest;
-  bool have_equal_shares;  ///< of a rank's data
 };
 
 std::vector<NamedForest> forests_of(const Session& session, const topology::Topology& cluster,
@@ -265,29 +264,19 @@ std::vector<NamedForest> forests_of(const Session& session, const topology::Topo
     return {};
   }
   ProgressBar bar("trees", session.progress_elsewhere());
-  const planner::ForestOptions options{
-      .most_trees_per_rank = trees, .good_enough = kWhole, .may_be_unequal = true};
+  const planner::ForestOptions options{.most_trees_per_rank = trees, .good_enough = kWhole};
   std::vector<NamedForest> forests;
   for (const bool is_reversed : {false, true}) {
     const char* name = is_reversed ? "reduce-scatter" : "all-gather";
     bar.update(is_reversed ? 0.5 : 0, name);
-    planner::Forest forest = planner::make_forest(cluster, options, is_reversed);
-    const bool is_equal = forest.trees_per_rank <= trees;
-    forests.push_back({name, std::move(forest), is_equal});
+    forests.push_back({name, planner::make_forest(cluster, options, is_reversed)});
   }
   return forests;
 }
 
-/// Trees of each rank. Where they have equal shares, those that are alike count as several.
-std::int64_t trees_per_rank(const planner::Forest& forest, bool have_equal_shares) {
-  return have_equal_shares ? forest.trees_per_rank
-                           : static_cast<std::int64_t>(planner::most_trees_of_a_rank(forest));
-}
-
 nlohmann::json json_of(const NamedForest& one) {
   return {{"collective", one.collective},
-          {"trees_per_rank", trees_per_rank(one.forest, one.have_equal_shares)},
-          {"shares", one.have_equal_shares ? "equal" : "unequal"},
+          {"trees_per_rank", one.forest.trees_per_rank},
           {"algbw_Bps", one.forest.algbw.bytes_per_second()},
           {"share_of_bound", one.forest.share_of_bound},
           {"depth", planner::depth_of(one.forest)}};
@@ -408,11 +397,10 @@ void run_bounds(Session& session, const ClusterOptions& options, bool in_network
                    : "");
   }
   for (const NamedForest& one : forests) {
-    fmt::print("{} along {} from each rank{}: {}, {} of the bound, {} transfers deep\n",
-               one.collective,
-               counted(trees_per_rank(one.forest, one.have_equal_shares), "spanning tree"),
-               one.have_equal_shares ? "" : " of unequal shares", to_string(one.forest.algbw),
-               percent(one.forest.share_of_bound), planner::depth_of(one.forest));
+    fmt::print("{} along {} from each rank: {}, {} of the bound, {} transfers deep\n",
+               one.collective, counted(one.forest.trees_per_rank, "spanning tree"),
+               to_string(one.forest.algbw), percent(one.forest.share_of_bound),
+               planner::depth_of(one.forest));
   }
   if (is_assumed) {
     fmt::print(

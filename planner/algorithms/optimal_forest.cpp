@@ -39,13 +39,12 @@ constexpr std::size_t kMostRanksRated = 64;
 // Beyond, steps of so many more schedules take minutes to be compared.
 constexpr std::size_t kMostRanksOfRatedSteps = 32;
 
-/// Near to the bound, or shallow, or between few pairs of ranks, or in fair shares: which of them
-/// is better depends on the cluster.
+/// Near to the bound, or shallow, or between few pairs of ranks: which of them is better depends on
+/// the cluster.
 constexpr ForestOptions kOptions[] = {
     {.most_trees_per_rank = 16, .good_enough = 0.9999},
     {},
-    {.most_trees_per_rank = 16, .good_enough = 0.9999, .pairs = Pairs::kFew},
-    {.pairs = Pairs::kFairShares}};
+    {.most_trees_per_rank = 16, .good_enough = 0.9999, .pairs = Pairs::kFew}};
 
 class ForestFamily final : public ScheduleFamily {
  public:
@@ -108,23 +107,18 @@ class ForestFamily final : public ScheduleFamily {
         add_forms(what, forests, request, {Pace::kRatedTurns}, forms, kRoundsOfHosts);
       }
     }
-    const std::vector<AllReduceForests> seen = all_forests(what, request.topology, is_uneven);
+    const std::vector<AllReduceForests> seen = all_forests(what, request.topology);
     for (const AllReduceForests& forests : seen) {
       add_forms(what, forests, request, paces_for(what, request, is_uneven), forms);
     }
-    if (what == plan::Collective::kAllReduce && is_uneven) {
-      for (const AllReduceForests& forests : shaped_forests(request.topology)) {
+    if (what == plan::Collective::kAllReduce && (is_uneven || are_deep(seen))) {
+      for (const AllReduceForests& forests : priced_forests(request.topology)) {
         if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
           add_forms(what, forests, request,
-                    {Pace::kRated, Pace::kUrgent, Pace::kTurns, Pace::kStages}, forms);
+                    is_uneven ? std::vector{Pace::kRated, Pace::kUrgent, Pace::kStages}
+                              : std::vector{Pace::kRated},
+                    forms);
         }
-      }
-      for (const AllReduceForests& forests : fair_forests(request.topology)) {
-        add_forms(what, forests, request, {Pace::kTurns}, forms);
-      }
-    } else if (what == plan::Collective::kAllReduce && are_deep(seen)) {
-      for (const AllReduceForests& forests : priced_forests(request.topology)) {
-        add_forms(what, forests, request, {Pace::kRated}, forms);
       }
     }
     return forms;
@@ -133,15 +127,11 @@ class ForestFamily final : public ScheduleFamily {
  private:
   /// By all options that make a difference, each once: several may lead to the same trees.
   static std::vector<AllReduceForests> all_forests(plan::Collective what,
-                                                   const topology::Topology& topology,
-                                                   bool is_uneven) {
+                                                   const topology::Topology& topology) {
     std::vector<AllReduceForests> seen;
     for (const ForestOptions& options : kOptions) {
       if (options.pairs != Pairs::kEven && topology.rank_count() > kMostRanksExactly) {
         continue;  // the same as without, or too many trees
-      }
-      if (options.pairs == Pairs::kFairShares && !is_uneven) {
-        continue;  // even shares are fair
       }
       for (AllReduceForests& forests : forests_for(what, topology, options)) {
         if (std::find(seen.begin(), seen.end(), forests) == seen.end()) {
@@ -206,7 +196,7 @@ class ForestFamily final : public ScheduleFamily {
     for (const ForestOptions& options : kOptions) {
       add(allreduce_forests(topology, options));
     }
-    add(shaped_forests(topology));
+    add(priced_forests(topology));
     return all;
   }
 
@@ -234,7 +224,7 @@ class ForestFamily final : public ScheduleFamily {
   static std::vector<Pace> paces_for(plan::Collective what, const ScheduleRequest& request,
                                      bool is_uneven) {
     if (is_uneven) {
-      std::vector<Pace> paces = {Pace::kRated, Pace::kUrgent, Pace::kTurns};
+      std::vector<Pace> paces = {Pace::kRated, Pace::kUrgent};
       if (what == plan::Collective::kReduceScatter && request.is_of_one_size) {
         paces.push_back(Pace::kRatedTurns);  // sums hold each other up at devices
       }

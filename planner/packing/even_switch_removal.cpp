@@ -42,8 +42,8 @@ constexpr std::pair<Pattern, bool> kGuesses[] = {
 
 class EvenRemoval {
  public:
-  EvenRemoval(LogicalNetwork& network, const topology::Topology& topology, Spread spread)
-      : network_(network), topology_(topology), spread_(spread), check_(network, sample()) {
+  EvenRemoval(LogicalNetwork& network, const topology::Topology& topology)
+      : network_(network), topology_(topology), check_(network, sample()) {
     order_ = spreading_order();
     level_ = levels();
     part_ = topology::network_parts(topology, false);
@@ -302,8 +302,8 @@ class EvenRemoval {
     };
     std::vector<Way> ways;
     for (const Share& share : is_grouped ? spread_by_groups(rows, columns, hosts_of(inputs),
-                                                            hosts_of(outputs), is_allowed, spread_)
-                                         : spread_evenly(rows, columns, is_allowed, spread_)) {
+                                                            hosts_of(outputs), is_allowed)
+                                         : spread_evenly(rows, columns, is_allowed)) {
       ways.push_back({inputs[share.row], via, outputs[share.column], share.units});
     }
     return ways;
@@ -323,7 +323,6 @@ class EvenRemoval {
 
   LogicalNetwork& network_;
   const topology::Topology& topology_;
-  Spread spread_;
   DemandCheck check_;
   std::vector<std::size_t> order_;
   std::vector<int> level_;
@@ -332,9 +331,8 @@ class EvenRemoval {
 
 }  // namespace
 
-bool remove_switches_evenly(LogicalNetwork& network, const topology::Topology& topology,
-                            Spread spread) {
-  return EvenRemoval(network, topology, spread).run();
+bool remove_switches_evenly(LogicalNetwork& network, const topology::Topology& topology) {
+  return EvenRemoval(network, topology).run();
 }
 
 }  // namespace rackrail::planner

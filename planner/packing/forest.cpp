@@ -9,12 +9,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "planner/groups/rank_groups.hpp"
 #include "planner/packing/demand_check.hpp"
 #include "planner/packing/forest_building.hpp"
 #include "planner/packing/logical_network.hpp"
-#include "planner/packing/shallow_trees.hpp"
-#include "planner/packing/unequal_trees.hpp"
-#include "planner/packing/widest_trees.hpp"
 #include "topology/flow_network.hpp"
 
 namespace rackrail::planner {
@@ -26,21 +24,7 @@ using topology::Capacity;
 // Room beyond what the bound leaves, tried in turn until trees are found.
 constexpr double kRoom[] = {1, 1.005, 1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2};
 constexpr int kMostShallowTries = 4;
-// Of forests whose trees get other shares: units per rank at most, and room.
-constexpr std::int64_t kMostUnequalUnits = 12;
-constexpr std::size_t kMostRanksUnequal = 64;
-constexpr std::size_t kMostRanksUnequalExactly = 16;  // whose switches are removed exactly for it
-constexpr std::size_t kMostWidestTrees = 12;          // per rank, of which shares are looked for
-constexpr double kNearEnoughEqual = 0.99;  // of the bound: other shares are not looked for
-constexpr double kRoomOfUnequal[] = {1, 1.01, 1.03};
-// What the trees of one more forest are, on up to kMostRanksUnequalExactly ranks.
-constexpr ForestOptions kNearlyOptimal{.most_trees_per_rank = 32, .good_enough = 0.999};
 constexpr std::size_t kManyRanks = 32;
-constexpr std::size_t kMostRanksReattachedSoon = 64;
-constexpr std::size_t kMostTreesReattached = 256;  // in all: some seconds at worst
-constexpr std::size_t kFlat = 4;                   // arcs, which are enough on most clusters
-// Times as many trees where units have to be in the proportion of fair shares.
-constexpr std::int64_t kFinerUnits = 12;
 // Trees per second and per byte per second: a ratio of two integers, of which this is the lower.
 constexpr std::int64_t kScale = std::int64_t{1} << 40U;
 constexpr std::int64_t kLargestRatio = std::int64_t{1} << 20U;
@@ -137,7 +121,7 @@ class ForestSearch {
         break;
       }
       for (std::int64_t k = 1; k <= options_.most_trees_per_rank; ++k) {
-        try_trees(options_.pairs == Pairs::kFairShares ? k * kFinerUnits : k, room);
+        try_trees(k, room);
         if (best_ && is_enough(*best_)) {
           return std::move(*best_);
         }
@@ -148,65 +132,12 @@ class ForestSearch {
     }
     if (!best_) {
       keep(stars(), 1);
-    }
-    for (std::int64_t k = 1; k <= options_.most_trees_per_rank && !is_enough(*best_); ++k) {
-      if (auto forest = reattached(k)) {
-        keep(std::move(*forest), k);
-      }
-    }
-    if (options_.may_be_unequal && options_.most_trees_per_rank < kMostUnequalUnits &&
-        !is_good_enough(*best_) && best_->share_of_bound < kNearEnoughEqual &&
-        topology_.rank_count() <= kMostRanksUnequal) {
-      for (Forest& forest : unequal()) {
-        const std::int64_t units = forest.trees_per_rank;
-        keep(std::move(forest), units);
-      }
+      keep(paths(), 1);
     }
     return std::move(*best_);
   }
 
  private:
-  /// As many trees per rank as there may be, of those of forests of more.
-  std::vector<Forest> unequal() const {
-    std::vector<Forest> pool{*best_};
-    for (std::int64_t k = options_.most_trees_per_rank + 1; k <= kMostUnequalUnits; ++k) {
-      for (const double room : kRoomOfUnequal) {
-        const LogicalNetwork asked = network(k, room);
-        if (!DemandCheck(asked, asked.terminals()).is_met()) {
-          continue;
-        }
-        for (const Pairs pairs : {Pairs::kEven, Pairs::kFew}) {
-          if (auto forest =
-                  build_forest(asked, topology_, is_reversed_,
-                               removals_for(topology_, pairs,
-                                            topology_.rank_count() <= kMostRanksUnequalExactly))) {
-            std::erase_if(forest->trees,
-                          [this](const Tree& tree) { return depth_of(tree) > shallow_; });
-            pool.push_back(std::move(*forest));
-          }
-        }
-      }
-    }
-    const auto most = static_cast<std::size_t>(options_.most_trees_per_rank);
-    std::vector<Forest> found;
-    const auto add_thinned = [&] {
-      if (auto forest = unequal_trees(topology_, pool, most)) {
-        found.push_back(std::move(*forest));
-      }
-    };
-    add_thinned();
-    // Narrow links hold no tree of forests of few; but of more trees others may be left out.
-    if (topology_.rank_count() <= kMostRanksUnequalExactly) {
-      pool.push_back(ForestSearch(topology_, kNearlyOptimal, is_reversed_).run());
-      add_thinned();
-      pool.push_back(widest_trees(topology_, kMostWidestTrees, is_reversed_));
-      std::erase_if(pool.back().trees,
-                    [this](const Tree& tree) { return depth_of(tree) > shallow_; });
-      add_thinned();
-    }
-    return found;
-  }
-
   LogicalNetwork network(std::int64_t k, double room) const {
     const auto scale = static_cast<Capacity>(room * static_cast<double>(kScale));
     // U = k · p/q · room; the numerator is below 2¹²⁷ as p < 2²¹ and bandwidths are below 2⁴⁷.
@@ -241,7 +172,7 @@ class ForestSearch {
       return;
     }
     const std::vector<Removal> removals = removals_for(topology_, options_.pairs, room == 1);
-    std::optional<Forest> forest = build(asked, k, room, removals);
+    std::optional<Forest> forest = build_forest(asked, topology_, is_reversed_, removals);
     const bool is_deep = forest && depth_of(*forest) > shallow_;
     if (forest) {
       keep(std::move(*forest), k);
@@ -253,44 +184,6 @@ class ForestSearch {
         keep(std::move(*forest), k);
       }
     }
-  }
-
-  /// For tens of ranks, where guesses fail: removing switches exactly takes a second, and more
-  /// trees or more room nearly as long, so other trees before.
-  std::optional<Forest> build(const LogicalNetwork& asked, std::int64_t k, double room,
-                              std::vector<Removal> removals) const {
-    const std::size_t ranks = topology_.rank_count();
-    if (room == 1 && removals.front() == Removal::kEvenly && ranks > kManyRanks &&
-        ranks <= kMostRanksReattachedSoon) {
-      if (auto forest = build_forest(asked, topology_, is_reversed_, {Removal::kEvenly})) {
-        return forest;
-      }
-      if (auto forest = reattached(k)) {
-        return forest;
-      }
-      removals.erase(removals.begin());
-    }
-    return build_forest(asked, topology_, is_reversed_, removals);
-  }
-
-  /// Shallow trees that are good enough, the shallowest that are found soon.
-  std::optional<Forest> reattached(std::int64_t k) const {
-    const auto trees = static_cast<std::size_t>(k) * topology_.rank_count();
-    std::optional<Forest> found;
-    if (options_.pairs != Pairs::kEven || trees > kMostTreesReattached) {
-      return found;
-    }
-    for (std::size_t depth = std::min(kFlat, shallow_); !found && depth > 0;
-         depth = depth < shallow_ ? std::min(2 * depth, shallow_) : 0) {
-      found =
-          shallow_trees(topology_, is_reversed_,
-                        {.trees_per_rank = k,
-                         .trees_per_byte = static_cast<double>(k) * static_cast<double>(bound_.p) /
-                                           static_cast<double>(bound_.q),
-                         .good_enough = options_.good_enough,
-                         .most_depth = depth});
-    }
-    return found;
   }
 
   /// What is always there: every rank sends to every other one, each pair on the usual route.
@@ -307,6 +200,28 @@ class ForestSearch {
           forest.routes.push_back(is_reversed_ ? router.route(rank, root)
                                                : router.route(root, rank));
         }
+      }
+      forest.trees.push_back(std::move(tree));
+    }
+    return forest;
+  }
+
+  /// Also there: every rank's way round a ring of all.
+  Forest paths() const {
+    const std::vector<Rank> order = near_order(topology_);
+    topology::Router router(topology_);
+    Forest forest;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const Rank here = order[i];
+      const Rank next = order[(i + 1) % order.size()];
+      forest.routes.push_back(is_reversed_ ? router.route(next, here) : router.route(here, next));
+    }
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      Tree tree{order[i], 1, {}};
+      for (std::size_t hop = i; hop + 1 < i + order.size(); ++hop) {
+        const std::size_t at = hop % order.size();
+        tree.arcs.push_back(
+            {order[at], order[(hop + 1) % order.size()], static_cast<std::uint32_t>(at)});
       }
       forest.trees.push_back(std::move(tree));
     }
@@ -406,15 +321,6 @@ std::vector<std::string> problems_of(const Forest& forest, const topology::Topol
     }
   }
   return problems;
-}
-
-std::size_t most_trees_of_a_rank(const Forest& forest) {
-  std::map<Rank, std::size_t> trees;
-  std::size_t most = 0;
-  for (const Tree& tree : forest.trees) {
-    most = std::max(most, ++trees[tree.root]);
-  }
-  return most;
 }
 
 std::size_t depth_of(const Tree& tree) {

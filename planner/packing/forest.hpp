@@ -49,10 +49,6 @@ enum class Pairs : std::uint8_t {
   /// As few as can be, each with more of its links to itself: pairs that meet at two links that
   /// bind, both with others, do not fill either in equal shares. Up to kMostRanksExactly ranks.
   kFew,
-  /// All pairs of a class, each with as much as it has when all that meet on links have equal
-  /// shares of them: where links are of unequal rates, all pairs then have something to send to the
-  /// end. It takes more trees than are needed otherwise.
-  kFairShares,
 };
 
 struct ForestOptions {
@@ -61,15 +57,12 @@ struct ForestOptions {
   /// With at least this share of the bound, fewer and shallower trees are preferred to more.
   double good_enough = 0.98;
   Pairs pairs = Pairs::kEven;
-  /// Where so few trees per rank are not good enough, as many of unequal shares
-  /// (unequal_trees.hpp), if they are nearer to the bound: trees_per_rank is then the sum of units.
-  /// Up to 64 ranks and 11 trees.
-  bool may_be_unequal = false;
 };
 
 /// Trees for all-gather; with `reversed`, trees along which reduce-scatter sums, their arcs still
 /// from parent to child but routes and capacities those of child to parent. Where nothing better is
-/// found, a star from every rank. Throws ConfigError where ranks do not reach each other.
+/// found, a star from every rank, or a path. Throws ConfigError where ranks do not reach each
+/// other.
 Forest make_forest(const topology::Topology& topology, const ForestOptions& options = {},
                    bool reversed = false);
 
@@ -77,9 +70,6 @@ Forest make_forest(const topology::Topology& topology, const ForestOptions& opti
 /// that carry more than algbw allows. Empty when right.
 std::vector<std::string> problems_of(const Forest& forest, const topology::Topology& topology,
                                      bool reversed = false);
-
-/// How many trees start at the rank at which most do, identical ones counted once.
-std::size_t most_trees_of_a_rank(const Forest& forest);
 
 /// Arcs on the longest path from a root.
 std::size_t depth_of(const Tree& tree);

@@ -75,9 +75,6 @@ std::vector<std::int64_t> loads_of(const Forest& forest, std::size_t links) {
 
 std::vector<Removal> removals_for(const topology::Topology& topology, Pairs pairs,
                                   bool may_be_exact) {
-  if (pairs == Pairs::kFairShares) {
-    return {Removal::kFairly};
-  }
   if (!may_be_exact || topology.rank_count() > kMostRanksExactly) {
     return {Removal::kEvenly};
   }
@@ -93,9 +90,8 @@ std::optional<Forest> build_forest(const LogicalNetwork& network,
   LogicalNetwork direct = network;
   for (const Removal removal : removals) {
     direct = network;
-    if (removal == Removal::kEvenly || removal == Removal::kFairly) {
-      const Spread spread = removal == Removal::kFairly ? Spread::kFairly : Spread::kInProportion;
-      if (remove_switches_evenly(direct, topology, spread)) {
+    if (removal == Removal::kEvenly) {
+      if (remove_switches_evenly(direct, topology)) {
         bundles = pack_by_tiers(direct, tiers);
       }
     } else if (remove_switches_exactly(direct,

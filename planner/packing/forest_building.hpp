@@ -13,7 +13,7 @@ namespace rackrail::planner {
 inline constexpr std::size_t kMostRanksExactly = 48;
 
 /// How switches are removed (planner/packing/switch_removal.hpp).
-enum class Removal { kEvenly, kFairly, kExactlyByMany, kExactly };
+enum class Removal { kEvenly, kExactlyByMany, kExactly };
 
 /// What is tried in turn: guesses, and exactly where that is allowed and there are few enough
 /// ranks; between few pairs the other way round; for fair shares that guess only.

@@ -2,16 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <limits>
-#include <map>
 #include <mutex>
 #include <numeric>
 #include <string>
-#include <tuple>
 #include <utility>
 
-#include "planner/packing/colours.hpp"
 #include "planner/packing/forest_building.hpp"
 #include "planner/packing/priced_packing.hpp"
 #include "planner/packing/settled_pairs.hpp"
@@ -24,12 +20,8 @@ namespace {
 constexpr std::int64_t kTreeCounts[] = {1,  2,  3,  4,  6,  8,   12,  16,
                                         24, 32, 48, 64, 96, 128, 192, 256};
 constexpr double kJointRoom[] = {1, 1.02, 1.1, 1.3};
-// The same where lanes have fair shares, which takes many.
-constexpr std::int64_t kFairTreeCounts[] = {256, 1024, 4096};
-constexpr double kFairRoom[] = {1, 1.005, 1.02};
-constexpr double kFairEnough = 0.985;
 constexpr double kNearlyAll = 0.995;  // what is looked for when trees are priced
-constexpr std::size_t kMostRanksShaped = 16;
+constexpr std::size_t kMostRanksOfPrices = 16;
 constexpr std::size_t kMostRanksProgrammed = 64;  // in linear programs over cuts, or over pairs
 constexpr double kHalvesNearEnough = 0.99;        // of the bound: nothing is worth its time then
 constexpr std::size_t kSettledPairs = 128;
@@ -93,33 +85,6 @@ std::vector<std::int64_t> apportion(const std::vector<double>& shares, std::int6
     ++units[remainders[i % remainders.size()].second];
   }
   return units;
-}
-
-/// The same total with what looks alike used alike. A mean of optima is one, too, so where ranks
-/// and links of a colour are alike by a symmetry of the cluster, nothing is lost.
-topology::JointAllReduce evened_out(topology::JointAllReduce rates,
-                                    const topology::Topology& topology) {
-  const std::vector<std::size_t> colour = colours(topology);
-  const auto even_out = [](std::vector<double>& values, const auto& sort_of) {
-    std::map<decltype(sort_of(0)), std::pair<double, double>> sums;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      sums[sort_of(i)].first += values[i];
-      sums[sort_of(i)].second += 1;
-    }
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const auto& [sum, count] = sums[sort_of(i)];
-      values[i] = sum / count;
-    }
-  };
-  const auto link_sort = [&](std::size_t l) {
-    const topology::Link& link = topology.link(LinkId(l));
-    return std::tuple(colour[link.from.index()], colour[link.to.index()],
-                      link.bandwidth.bytes_per_second());
-  };
-  even_out(rates.roots, [&](std::size_t r) { return colour[topology.node_of(Rank(r)).index()]; });
-  even_out(rates.broadcast, link_sort);
-  even_out(rates.reduction, link_sort);
-  return rates;
 }
 
 class JointForestSearch {
@@ -206,19 +171,6 @@ void search_few_trees(BestForests& best, const topology::Topology& topology,
   }
 }
 
-void search_fair_shares(BestForests& best, const topology::Topology& topology,
-                        const topology::JointAllReduce& rates) {
-  const topology::JointAllReduce even = evened_out(rates, topology);
-  const JointForestSearch search(topology, even, Pairs::kFairShares);
-  for (const std::int64_t count : kFairTreeCounts) {
-    for (const double room : kFairRoom) {
-      if (!best.reaches(kFairEnough)) {
-        best.keep(search.with_trees(count, room));
-      }
-    }
-  }
-}
-
 /// How many pairs settle. Where ranks hang on switches it is one for each: each link of a rank
 /// carries few trees but its own. Elsewhere 256 among 256 ranks fill 99.6 % of what 128 fill 98.5 %
 /// of, but in half as many pieces.
@@ -229,23 +181,6 @@ std::size_t settled_count(const topology::Topology& topology, bool may_be_many) 
              : kSettledPairs;
 }
 
-/// Of the options those that lead to trees, each of nearly the best rate of its kind.
-std::vector<AllReduceForests> nearly_best_by_prices(const topology::Topology& topology,
-                                                    std::initializer_list<PricedOptions> all) {
-  std::vector<AllReduceForests> found;
-  if (topology.rank_count() > kMostRanksShaped) {
-    return found;
-  }
-  for (PricedOptions options : all) {
-    options.good_enough = kNearlyAll;
-    if (auto forests = pack_by_prices(topology, options)) {
-      set_rate(*forests, topology);
-      found.push_back(std::move(*forests));
-    }
-  }
-  return found;
-}
-
 }  // namespace
 
 void set_rate(AllReduceForests& forests, const topology::Topology& topology) {
@@ -253,19 +188,14 @@ void set_rate(AllReduceForests& forests, const topology::Topology& topology) {
 }
 
 std::vector<AllReduceForests> priced_forests(const topology::Topology& topology) {
-  return nearly_best_by_prices(topology, {{.shape = TreeShape::kAny}});
-}
-
-std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology) {
-  return nearly_best_by_prices(topology, {{.shape = TreeShape::kAny},
-                                          {.shape = TreeShape::kAny, .spares_links = true},
-                                          {.shape = TreeShape::kTiered},
-                                          {.shape = TreeShape::kTiered, .spares_links = true}});
-}
-
-std::vector<AllReduceForests> fair_forests(const topology::Topology& topology) {
-  return nearly_best_by_prices(topology, {{.shape = TreeShape::kAny, .fair_lanes = true},
-                                          {.shape = TreeShape::kTiered, .fair_lanes = true}});
+  std::vector<AllReduceForests> found;
+  if (topology.rank_count() <= kMostRanksOfPrices) {
+    if (auto forests = pack_by_prices(topology, kNearlyAll)) {
+      set_rate(*forests, topology);
+      found.push_back(std::move(*forests));
+    }
+  }
+  return found;
 }
 
 std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,
@@ -273,20 +203,15 @@ std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topolo
   std::vector<AllReduceForests> found{two_halves(topology, options)};
   if (const auto rates = topology::joint_allreduce(topology)) {
     BestForests best(rates->algbw, static_cast<double>(found[0].algbw.bytes_per_second()));
+    search_few_trees(best, topology, *rates, options);
     const auto add_best = [&] {
       if (auto forests = best.take()) {
         found.push_back(std::move(*forests));
       }
     };
-    if (options.pairs == Pairs::kFairShares) {
-      search_fair_shares(best, topology, *rates);
-      add_best();
-      return found;
-    }
-    search_few_trees(best, topology, *rates, options);
     add_best();
     if (const double enough = std::min(options.good_enough, kNearlyAll); !best.reaches(enough)) {
-      if (auto forests = pack_by_prices(topology, {.good_enough = enough})) {
+      if (auto forests = pack_by_prices(topology, enough)) {
         set_rate(*forests, topology);
         best.keep(std::move(forests));
         add_best();

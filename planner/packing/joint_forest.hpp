@@ -25,15 +25,8 @@ void set_rate(AllReduceForests& forests, const topology::Topology& topology);
 std::vector<AllReduceForests> allreduce_forests(const topology::Topology& topology,
                                                 const ForestOptions& options = {});
 
-/// Priced trees (priced_packing.hpp) of every shape, with and without spared links, of nearly the
-/// best rate: few trees, which uneven clusters send sooner. None above 16 ranks.
-std::vector<AllReduceForests> shaped_forests(const topology::Topology& topology);
-
-/// Priced trees of every shape that suit links that are shared evenly (PricedOptions::fair_lanes):
-/// more trees, for links without rates. None above 16 ranks.
-std::vector<AllReduceForests> fair_forests(const topology::Topology& topology);
-
-/// The first of the shaped forests alone: trees of any shape, no link spared.
+/// Priced trees (priced_packing.hpp) of nearly the best rate: few trees, which uneven clusters send
+/// sooner. None above 16 ranks, or where there are none.
 std::vector<AllReduceForests> priced_forests(const topology::Topology& topology);
 
 /// Bytes of the buffer per second that no reduce-scatter followed by an all-gather exceeds.

@@ -52,9 +52,8 @@ enum class Pace : std::uint8_t {
   kStages,  ///< the one that would be ready first if every move took as long
   kUrgent,  ///< the more urgent one, see above: best for a large collective alone
   kRated,   ///< likewise, and every route has a rate of its own
-  kTurns,   ///< as urgent, but the parts take turns with pieces of about one size
-  /// The same with the last pieces as large as all: along deep trees those that are smaller wait
-  /// behind others, and what is saved at the end is lost before.
+  /// As urgent, but the parts take turns with pieces of about one size, the last ones as large as
+  /// all.
   kEvenTurns,
   /// In turns at rates of routes, of which none has much more than it needs: what shallow trees sum
   /// up in hosts would else be there long before its turn, and devices add it before what arrives.

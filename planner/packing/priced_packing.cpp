@@ -7,7 +7,6 @@
 
 #include "planner/packing/arborescence.hpp"
 #include "planner/packing/pair_shares.hpp"
-#include "planner/packing/tiered_trees.hpp"
 #include "planner/packing/ways.hpp"
 #include "topology/linear_program.hpp"
 
@@ -20,13 +19,6 @@ constexpr int kMostPricings = 300;
 constexpr double kTowardsProof = 0.7;  // share of the best proof in the prices looked at
 constexpr double kShallow = 5e-3;      // of a pair's price: what it costs more if all are detours
 constexpr double kCheaper = 1e-6;      // by how much a pair must be, to be added
-// Links that are spared: the room they have at first, by how much it grows each time, how often,
-// how little a link counts in a proof to be spared (over the mean), and what sparing may cost.
-constexpr double kLeastRoom = 0.5;
-constexpr double kMoreRoom = 1.25;
-constexpr int kMostWidenings = 16;
-constexpr double kCountsInProof = 0.25;
-constexpr double kWorthSparing = 0.998;
 
 /// The trees that a share of the data takes.
 struct Pair {
@@ -36,29 +28,16 @@ struct Pair {
 
 class PricedPacking {
  public:
-  /// `room` is the share of each link that may be used.
-  PricedPacking(const topology::Topology& topology, const PricedOptions& options,
-                const std::vector<double>& room)
-      : topology_(topology),
-        tiers_(topology),
-        shape_(options.shape),
-        ways_(topology, routes_),
-        capacity_(topology.link_count()) {
+  explicit PricedPacking(const topology::Topology& topology)
+      : topology_(topology), ways_(topology, routes_), capacity_(topology.link_count()) {
     double widest = 0;
     for (std::size_t l = 0; l < capacity_.size(); ++l) {
       capacity_[l] = static_cast<double>(topology.link(LinkId(l)).bandwidth.bytes_per_second());
       widest = std::max(widest, capacity_[l]);
     }
-    for (std::size_t l = 0; l < capacity_.size(); ++l) {
-      capacity_[l] *= room[l] / widest;
-      variables_.push_back(program_.add_variable(kHighPrice, -capacity_[l]));
-    }
-    if (options.fair_lanes) {
-      ways_.find(inverse(capacity_));
-      for (const Bandwidth rate : ways_.make_lanes()) {
-        capacity_.push_back(static_cast<double>(rate.bytes_per_second()) / widest);
-        variables_.push_back(program_.add_variable(kHighPrice, -capacity_.back()));
-      }
+    for (double& capacity : capacity_) {
+      capacity /= widest;
+      variables_.push_back(program_.add_variable(kHighPrice, -capacity));
     }
   }
 
@@ -68,26 +47,7 @@ class PricedPacking {
       return false;
     }
     double bound = normalise(best);
-    const bool is_solved = price_pairs(good_enough, best, bound);
-    proof_ = std::move(best);
-    return is_solved;
-  }
-
-  /// The rate of the pairs found, over the bandwidth of the widest link.
-  double rate() const { return rate_; }
-
-  /// Whether the bound rests on each link: widening it may help.
-  std::vector<bool> binding_links() const {
-    double whole = 0;
-    for (std::size_t l = 0; l < capacity_.size(); ++l) {
-      whole += proof_[l] * capacity_[l];
-    }
-    std::vector<bool> is_binding;
-    for (std::size_t l = 0; l < capacity_.size(); ++l) {
-      const double mean = whole / static_cast<double>(capacity_.size());
-      is_binding.push_back(proof_[l] * capacity_[l] > kCountsInProof * mean);
-    }
-    return is_binding;
+    return price_pairs(good_enough, best, bound);
   }
 
   /// What was found, with its rate not set.
@@ -166,8 +126,8 @@ class PricedPacking {
     const double detour = is_first ? 0 : kShallow / static_cast<double>(2 * ranks());
     cheapest_ = std::numeric_limits<double>::infinity();
     for (std::uint32_t root = 0; root < ranks(); ++root) {
-      auto broadcast = tree_of_shape(root, ways_.arcs(), detour);
-      auto reduction = tree_of_shape(root, back, detour);
+      auto broadcast = tree(root, ways_.arcs(), detour);
+      auto reduction = tree(root, back, detour);
       if (!broadcast || !reduction) {
         return false;
       }
@@ -186,27 +146,6 @@ class PricedPacking {
     double price = 0;
     double at_least = 0;  ///< no tree is cheaper
   };
-
-  std::optional<PricedTree> tree_of_shape(std::uint32_t root, const std::vector<PricedArc>& ways,
-                                          double detour) const {
-    return shape_ == TreeShape::kTiered ? tiered_tree(root, ways) : tree(root, ways, detour);
-  }
-
-  std::optional<PricedTree> tiered_tree(std::uint32_t root,
-                                        const std::vector<PricedArc>& ways) const {
-    const auto arcs = tiers_.cheapest(root, ways);
-    if (!arcs) {
-      return std::nullopt;
-    }
-    PricedTree found;
-    found.tree.root = Rank(root);
-    for (const std::uint32_t arc : *arcs) {
-      found.price += ways[arc].price;
-      found.tree.arcs.push_back({Rank(ways[arc].from), Rank(ways[arc].to), ways_.route_of(arc)});
-    }
-    found.at_least = found.price * TieredTrees::kNearlyCheapest;
-    return found;
-  }
 
   /// One that is cheapest when arcs that do not lead away from the root cost as much more.
   std::optional<PricedTree> tree(std::uint32_t root, const std::vector<PricedArc>& ways,
@@ -270,9 +209,6 @@ class PricedPacking {
         for (const LinkId link : routes_[arc.route]) {
           loads[variables_[link.index()]] += 1;
         }
-        if (const auto lane = ways_.lane_of(arc.route)) {
-          loads[variables_[topology_.link_count() + *lane]] += 1;
-        }
       }
     }
     topology::LinearProgram::Terms terms(loads.begin(), loads.end());
@@ -314,56 +250,26 @@ class PricedPacking {
   }
 
   const topology::Topology& topology_;
-  TieredTrees tiers_;
-  TreeShape shape_;
   std::vector<topology::Route> routes_;
   RankWays ways_;
-  std::vector<double> capacity_;  // that may be used, over the widest: of links, then of lanes
+  std::vector<double> capacity_;  // over the widest, by link
   topology::LinearProgram program_;
-  std::vector<int> variables_;  // the price of each link and lane
+  std::vector<int> variables_;  // the price of each link
   std::vector<topology::LinearProgram::Terms> rows_;
   std::vector<Pair> pairs_;
   double cheapest_ = 0;  // at the prices looked at last
   double rate_ = 0;
-  std::vector<double> proof_;  // prices that prove the bound
 };
-
-/// With links that need not be full narrower; none where that costs too much of the rate.
-std::optional<AllReduceForests> spared(const topology::Topology& topology,
-                                       const PricedOptions& options, const PricedPacking& full) {
-  std::vector<double> room(topology.link_count(), kLeastRoom);
-  const auto widen = [&](const std::vector<bool>& is_binding, double factor) {
-    for (std::size_t l = 0; l < room.size(); ++l) {
-      room[l] = is_binding[l] ? std::min(1.0, room[l] * factor) : room[l];
-    }
-  };
-  widen(full.binding_links(), 1 / kLeastRoom);
-  for (int i = 0; i < kMostWidenings; ++i) {
-    PricedPacking packing(topology, options, room);
-    if (!packing.run(options.good_enough)) {
-      return std::nullopt;
-    }
-    if (packing.rate() >= kWorthSparing * full.rate()) {
-      return packing.take();
-    }
-    widen(packing.binding_links(), kMoreRoom);
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
 std::optional<AllReduceForests> pack_by_prices(const topology::Topology& topology,
-                                               const PricedOptions& options) {
-  if (!topology::LinearProgram::is_available() || topology.rank_count() > kMostRanksPriced ||
-      (options.shape == TreeShape::kTiered && !TieredTrees(topology).has_tiers())) {
+                                               double good_enough) {
+  if (!topology::LinearProgram::is_available() || topology.rank_count() > kMostRanksPriced) {
     return std::nullopt;
   }
-  PricedPacking packing(topology, options, std::vector<double>(topology.link_count(), 1.0));
-  if (!packing.run(options.good_enough)) {
-    return std::nullopt;
-  }
-  return options.spares_links ? spared(topology, options, packing) : packing.take();
+  PricedPacking packing(topology);
+  return packing.run(good_enough) ? std::optional(packing.take()) : std::nullopt;
 }
 
 }  // namespace rackrail::planner

@@ -12,14 +12,7 @@
 // (Wentges, "Weighted Dantzig-Wolfe decomposition for linear mixed-integer programming", 1997).
 //
 // Where several trees are as cheap, shallow ones are taken: arcs that lead away from the root cost
-// a little less. Optimal rates are many, and a solver's are those of a corner, at which links that
-// need not bind are full, too; flows that meet on full links hold each other up. So links that no
-// proof counts on can be made narrower, and wider again step by step as far as the rate needs it.
-//
-// Links are shared evenly by those who send over them. Trees that give a pair of ranks more than it
-// gets so leave others done early and their links empty at the end. With fair shares
-// (PricedOptions::fair_lanes) every pair of ranks that a path joins is a resource, too: of what it
-// would get if all pairs sent at once.
+// a little less.
 #pragma once
 
 #include <cstdint>
@@ -29,22 +22,9 @@
 
 namespace rackrail::planner {
 
-enum class TreeShape : std::uint8_t {
-  kAny,
-  kTiered,  ///< planner/packing/tiered_trees.hpp
-};
-
-struct PricedOptions {
-  /// At least this share of what any trees of the shape can carry, where it is found in time.
-  double good_enough = 1;
-  TreeShape shape = TreeShape::kAny;
-  bool spares_links = false;  ///< links that need not be full are not
-  bool fair_lanes = false;    ///< pairs carry no more than links shared evenly give them
-};
-
-/// None where there is no solver for linear programs, too many ranks, or ranks that do not reach
-/// each other; or, of tiered trees, where no host has several ranks.
+/// At least this share of what any trees can carry, where it is found in time. None where there is
+/// no solver for linear programs, too many ranks, or ranks that do not reach each other.
 std::optional<AllReduceForests> pack_by_prices(const topology::Topology& topology,
-                                               const PricedOptions& options);
+                                               double good_enough = 1);
 
 }  // namespace rackrail::planner

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "topology/flow_network.hpp"
@@ -14,7 +13,6 @@ namespace {
 constexpr int kRoundsOfSpread = 40;
 constexpr double kNegligible = 1e-6;
 constexpr double kSettled = 1e-12;
-constexpr double kLeftOver = 1e-3;  // of the whole, in one row or column
 
 class Table {
  public:
@@ -30,9 +28,19 @@ class Table {
     }
   }
 
-  void fit(Spread spread) {
-    if (spread == Spread::kInProportion || !share_fairly()) {
-      share_in_proportion();
+  /// Rows and columns are scaled in turn until the sums are met: at once where all cells are
+  /// allowed.
+  void share_in_proportion() {
+    const double smaller = std::min(total(rows_), total(columns_));
+    double change = 1;
+    for (int round = 0; round < kRoundsOfSpread && change > kSettled; ++round) {
+      change = scale(
+          columns_, smaller / total(columns_),
+          [&](std::size_t c, std::size_t r) { return at(r, c); }, rows_.size());
+      change = std::max(
+          change, scale(
+                      rows_, smaller / total(rows_),
+                      [&](std::size_t r, std::size_t c) { return at(r, c); }, columns_.size()));
     }
   }
 
@@ -80,109 +88,6 @@ class Table {
 
   static double total(const std::vector<std::int64_t>& sums) {
     return static_cast<double>(std::accumulate(sums.begin(), sums.end(), std::int64_t{0}));
-  }
-
-  /// A row or a column while cells grow together.
-  struct Line {
-    double left = 0;
-    std::size_t open = 0;  // cells that still grow
-  };
-
-  /// Allowed cells grow together until their row or column is full. False where that leaves some
-  /// of either.
-  bool share_fairly() {
-    const double smaller = std::min(total(rows_), total(columns_));
-    const auto lines_of = [&](const std::vector<std::int64_t>& sums) {
-      std::vector<Line> lines;
-      for (const std::int64_t sum : sums) {
-        lines.push_back({static_cast<double>(sum) * smaller / total(sums), 0});
-      }
-      return lines;
-    };
-    std::vector<Line> rows = lines_of(rows_);
-    std::vector<Line> columns = lines_of(columns_);
-    std::vector<double> found(real_.size());
-    std::vector<bool> is_open(real_.size());
-    std::size_t open = 0;
-    for (std::size_t cell = 0; cell < real_.size(); ++cell) {
-      is_open[cell] = real_[cell] > 0;
-      if (is_open[cell]) {
-        ++rows[cell / columns_.size()].open;
-        ++columns[cell % columns_.size()].open;
-        ++open;
-      }
-    }
-    double level = 0;
-    for (int round = 0; round < kRoundsOfSpread && open > 0; ++round) {
-      const double step = std::min(least_room(rows), least_room(columns));
-      level += step;
-      for (std::vector<Line>* const lines : {&rows, &columns}) {
-        for (Line& line : *lines) {
-          line.left -= step * static_cast<double>(line.open);
-        }
-      }
-      open = close_full(rows, columns, level, is_open, found);
-    }
-    const auto is_full = [&](const Line& line) { return line.left <= kLeftOver * smaller; };
-    if (open > 0 || !std::all_of(rows.begin(), rows.end(), is_full) ||
-        !std::all_of(columns.begin(), columns.end(), is_full)) {
-      return false;
-    }
-    real_ = std::move(found);
-    return true;
-  }
-
-  static double least_room(const std::vector<Line>& lines) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Line& line : lines) {
-      if (line.open > 0) {
-        least = std::min(least, line.left / static_cast<double>(line.open));
-      }
-    }
-    return std::max(0.0, least);
-  }
-
-  /// Cells of full lines stay at the level; how many still grow.
-  std::size_t close_full(std::vector<Line>& rows, std::vector<Line>& columns, double level,
-                         std::vector<bool>& is_open, std::vector<double>& found) const {
-    const auto is_full = [&](const Line& line) {
-      return line.left <= kNegligible * level * static_cast<double>(line.open);
-    };
-    std::vector<bool> full_row;
-    std::vector<bool> full_column;
-    for (const Line& row : rows) full_row.push_back(is_full(row));
-    for (const Line& column : columns) full_column.push_back(is_full(column));
-    std::size_t open = 0;
-    for (std::size_t r = 0; r < rows.size(); ++r) {
-      for (std::size_t c = 0; c < columns.size(); ++c) {
-        if (!is_open[at(r, c)]) continue;
-        if (full_row[r] || full_column[c]) {
-          is_open[at(r, c)] = false;
-          found[at(r, c)] = level;
-          --rows[r].open;
-          --columns[c].open;
-        } else {
-          ++open;
-        }
-      }
-    }
-    return open;
-  }
-
-  /// Rows and columns are scaled in turn until the sums are met: at once where all cells are
-  /// allowed.
-  void share_in_proportion() {
-    const double smaller = std::min(total(rows_), total(columns_));
-    double change = 1;
-    for (int round = 0; round < kRoundsOfSpread && change > kSettled; ++round) {
-      change = scale(
-          columns_, smaller / total(columns_),
-          [&](std::size_t c, std::size_t r) { return at(r, c); }, rows_.size());
-      change = std::max(
-          change, scale(
-                      rows_, smaller / total(rows_),
-                      [&](std::size_t r, std::size_t c) { return at(r, c); }, columns_.size()));
-    }
   }
 
   /// The most that a line changed, as a share of it.
@@ -296,20 +201,17 @@ std::vector<std::int64_t> at(const std::vector<std::int64_t>& units,
 
 std::vector<Share> spread_evenly(const std::vector<std::int64_t>& rows,
                                  const std::vector<std::int64_t>& columns,
-                                 const std::function<bool(std::size_t, std::size_t)>& is_allowed,
-                                 Spread spread) {
+                                 const std::function<bool(std::size_t, std::size_t)>& is_allowed) {
   Table table(rows, columns, is_allowed);
-  table.fit(spread);
+  table.share_in_proportion();
   table.round();
   return table.shares();
 }
 
-std::vector<Share> spread_by_groups(const std::vector<std::int64_t>& rows,
-                                    const std::vector<std::int64_t>& columns,
-                                    const std::vector<std::size_t>& row_groups,
-                                    const std::vector<std::size_t>& column_groups,
-                                    const std::function<bool(std::size_t, std::size_t)>& is_allowed,
-                                    Spread spread) {
+std::vector<Share> spread_by_groups(
+    const std::vector<std::int64_t>& rows, const std::vector<std::int64_t>& columns,
+    const std::vector<std::size_t>& row_groups, const std::vector<std::size_t>& column_groups,
+    const std::function<bool(std::size_t, std::size_t)>& is_allowed) {
   const auto row_members = members_of(row_groups);
   const auto column_members = members_of(column_groups);
   const std::size_t width = column_members.size();
@@ -321,8 +223,8 @@ std::vector<Share> spread_by_groups(const std::vector<std::int64_t>& rows,
   };
   // Between groups; then of each pair of groups, what each row and what each column has of it.
   std::vector<std::int64_t> between(row_members.size() * width);
-  for (const Share& share : spread_evenly(sums_of(rows, row_members),
-                                          sums_of(columns, column_members), are_allowed, spread)) {
+  for (const Share& share :
+       spread_evenly(sums_of(rows, row_members), sums_of(columns, column_members), are_allowed)) {
     between[share.row * width + share.column] = share.units;
   }
   const auto always = [](std::size_t, std::size_t) { return true; };
@@ -331,7 +233,7 @@ std::vector<Share> spread_by_groups(const std::vector<std::int64_t>& rows,
     const std::vector<std::int64_t> whole(
         between.begin() + static_cast<std::ptrdiff_t>(g * width),
         between.begin() + static_cast<std::ptrdiff_t>((g + 1) * width));
-    for (const Share& share : spread_evenly(at(rows, row_members[g]), whole, always, spread)) {
+    for (const Share& share : spread_evenly(at(rows, row_members[g]), whole, always)) {
       of_row[row_members[g][share.row] * width + share.column] = share.units;
     }
   }
@@ -341,8 +243,7 @@ std::vector<Share> spread_by_groups(const std::vector<std::int64_t>& rows,
     for (std::size_t g = 0; g < row_members.size(); ++g) {
       whole.push_back(between[g * width + h]);
     }
-    for (const Share& share :
-         spread_evenly(whole, at(columns, column_members[h]), always, spread)) {
+    for (const Share& share : spread_evenly(whole, at(columns, column_members[h]), always)) {
       of_column[column_members[h][share.column] * row_members.size() + share.row] = share.units;
     }
   }
@@ -360,12 +261,10 @@ std::vector<Share> spread_by_groups(const std::vector<std::int64_t>& rows,
       for (const std::size_t c : column_members[h]) {
         some_columns.push_back(of_column[c * row_members.size() + g]);
       }
-      for (const Share& share : spread_evenly(
-               some_rows, some_columns,
-               [&](std::size_t r, std::size_t c) {
-                 return is_allowed(row_members[g][r], column_members[h][c]);
-               },
-               spread)) {
+      for (const Share& share :
+           spread_evenly(some_rows, some_columns, [&](std::size_t r, std::size_t c) {
+             return is_allowed(row_members[g][r], column_members[h][c]);
+           })) {
         shares.push_back({row_members[g][share.row], column_members[h][share.column], share.units});
       }
     }

@@ -13,7 +13,6 @@
 #pragma once
 
 #include "planner/packing/logical_network.hpp"
-#include "planner/packing/spread.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -28,7 +27,6 @@ enum class Ways { kFew, kMany };
 /// False when no guess looks right; the network is then half done. Vertices of `network` are the
 /// nodes of `topology`.
 [[nodiscard]] bool remove_switches_evenly(LogicalNetwork& network,
-                                          const topology::Topology& topology,
-                                          Spread spread = Spread::kInProportion);
+                                          const topology::Topology& topology);
 
 }  // namespace rackrail::planner

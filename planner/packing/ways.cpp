@@ -4,8 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include "planner/packing/pacing.hpp"
-
 namespace rackrail::planner {
 
 void RankWays::find(const std::vector<double>& prices) {
@@ -14,25 +12,6 @@ void RankWays::find(const std::vector<double>& prices) {
   for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
     find_from(Rank(r), prices);
   }
-  for (std::size_t arc = 0; arc < arcs_.size() && !lanes_.empty(); ++arc) {
-    if (const auto lane = lane_of(route_of_[arc])) {
-      arcs_[arc].price += prices[topology_.link_count() + *lane];
-    }
-  }
-}
-
-std::vector<Bandwidth> RankWays::make_lanes() {
-  std::vector<Move> moves;
-  for (std::size_t arc = 0; arc < arcs_.size(); ++arc) {
-    lanes_.emplace(Ends(arcs_[arc].from, arcs_[arc].to), arc);
-    moves.push_back({.weight = 1, .route = &routes_[route_of_[arc]]});
-  }
-  return proportional_rates(moves, topology_);
-}
-
-std::optional<std::size_t> RankWays::lane_of(std::uint32_t route) const {
-  const auto lane = lanes_.find(ends_[route]);
-  return lane != lanes_.end() ? std::optional(lane->second) : std::nullopt;
 }
 
 void RankWays::find_from(Rank source, const std::vector<double>& prices) {
@@ -91,7 +70,6 @@ std::uint32_t RankWays::number_of_route(Rank from, Rank to) {
   }
   known.push_back(static_cast<std::uint32_t>(routes_.size()));
   routes_.push_back(route_);
-  ends_.emplace_back(from.value(), to.value());
   return known.back();
 }
 

@@ -26,18 +26,12 @@ class RankWays {
         routes_of_(topology.rank_count() * topology.rank_count()) {}
 
   /// Afterwards arcs() are one path for each pair of ranks of which one reaches the other past no
-  /// third. Prices, by link and after make_lanes() by rank pair behind them, are not negative.
+  /// third. Prices, by link, are not negative.
   void find(const std::vector<double>& prices);
 
   /// From now on only paths from some ranks to some others are found: those set at from · ranks +
   /// to.
   void find_only(std::vector<bool> pairs) { only_ = std::move(pairs); }
-
-  /// Makes a candidate (a lane) of every pair of ranks that a path joins now, with a price of its
-  /// own. Returns the rates that these pairs have when all send at once over these paths.
-  std::vector<Bandwidth> make_lanes();
-  /// The number of the lane that a route belongs to.
-  std::optional<std::size_t> lane_of(std::uint32_t route) const;
 
   const std::vector<PricedArc>& arcs() const { return arcs_; }
   /// Index into the routes of each arc.
@@ -50,12 +44,8 @@ class RankWays {
 
   const topology::Topology& topology_;
   std::vector<topology::Route>& routes_;
-  using Ends = std::pair<std::uint32_t, std::uint32_t>;  // ranks
-
   std::vector<bool> only_;                             // by pair of ranks; empty: all
   std::vector<std::vector<std::uint32_t>> routes_of_;  // by pair of ranks
-  std::vector<Ends> ends_;                             // by route
-  std::map<Ends, std::size_t> lanes_;
   std::vector<PricedArc> arcs_;
   std::vector<std::uint32_t> route_of_;
   // Of one search, by vertex: how it is reached.

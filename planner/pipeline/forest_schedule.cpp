@@ -169,7 +169,7 @@ Cuts cuts_of(const std::vector<std::int64_t>& weights, std::size_t rounds, Pace 
   const auto whole = std::accumulate(weights.begin(), weights.end(), 0.0);
   const auto pieces = static_cast<double>(rounds * weights.size());
   Cuts cuts;
-  cuts.take_turns = pace == Pace::kTurns || pace == Pace::kEvenTurns || pace == Pace::kRatedTurns;
+  cuts.take_turns = pace == Pace::kEvenTurns || pace == Pace::kRatedTurns;
   const bool are_alike =
       pace == Pace::kStages || pace == Pace::kEvenTurns ||
       *std::max_element(weights.begin(), weights.end()) > UINT32_MAX / kPieceSize;

@@ -150,7 +150,7 @@ TEST_CASE("the same input and seed give the same plan, byte for byte") {
 TEST_CASE("plans of 64 ranks and of uneven clusters are the same, byte for byte, too", "[slow]") {
   planner::PlannerOptions options;
   options.bucket_size = 100_MiB;
-  // Rates over unlike routes, and trees of unequal shares of a rank's data.
+  // Rates over unlike routes.
   options.route_rates = planner::RouteRates::kAlways;
   for (const topology::Topology& topology :
        {test::boxes(8, 8), test::nics_by_gpu(),
@@ -159,14 +159,6 @@ TEST_CASE("plans of 64 ranks and of uneven clusters are the same, byte for byte,
     const plan::Workload workload = model("resnet-50");
     CHECK(plan::to_binary(make_plan(topology, workload, options)) ==
           plan::to_binary(make_plan(topology, workload, options)));
-  }
-  for (const topology::Topology& topology : {test::cube_mesh(), test::nics_by_gpu()}) {
-    const planner::ForestOptions few{.most_trees_per_rank = 4, .may_be_unequal = true};
-    const planner::Forest forest = planner::make_forest(topology, few);
-    CHECK(forest == planner::make_forest(topology, few));
-    if (topology::LinearProgram::is_available()) {
-      CHECK(forest.trees_per_rank > few.most_trees_per_rank);  // units of unequal trees
-    }
   }
 }
 

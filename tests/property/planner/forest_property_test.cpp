@@ -155,30 +155,6 @@ TEST_CASE("forests reach the bound of all cuts on random cables and circles") {
   }
 }
 
-TEST_CASE("at most four trees per rank keep 98 % of the bound on random graphs") {
-  if (!topology::LinearProgram::is_available()) {
-    RACKRAIL_SKIP("no solver for linear programs in this build");
-  }
-  constexpr std::size_t kMost = 4;
-  int unequal = 0;
-  for (std::uint64_t i = 0; i < 100; ++i) {
-    const std::uint64_t seed = kSeed + i;
-    const Topology topology = i % 2 == 0 ? random_cables(seed) : random_circles(seed);
-    for (const bool is_reversed : {false, true}) {
-      INFO("seed " << seed << (is_reversed ? ", reversed" : ""));
-      const Forest forest = make_forest(
-          topology, {.most_trees_per_rank = kMost, .may_be_unequal = true}, is_reversed);
-      CHECK(problems_of(forest, topology, is_reversed).empty());
-      CHECK(most_trees_of_a_rank(forest) <= kMost);
-      const double share =
-          test::rate_of_worst_link(topology, forest) / rate_of_worst_cut(topology, is_reversed);
-      CHECK(share >= 0.98);
-      unequal += forest.trees_per_rank > static_cast<std::int64_t>(kMost) ? 1 : 0;
-    }
-  }
-  CHECK(unequal > 0);
-}
-
 /// Three to five racks of up to ten hosts each, under up to three spines, all links alike.
 Topology random_racks(std::uint64_t seed) {
   std::uint64_t counter = 0;
