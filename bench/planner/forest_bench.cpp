@@ -1,5 +1,6 @@
 // Bounds and forests: time, and how near to the optimum they and the simulated collectives come.
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <random>
@@ -12,6 +13,7 @@
 #include "tests/support/broken_grids.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/grids.hpp"
+#include "tests/support/random_clusters.hpp"
 #include "tests/support/tree_lengths.hpp"
 #include "topology/queries.hpp"
 #include "topology/reader.hpp"
@@ -63,8 +65,7 @@ void forest_within(benchmark::State& state, const Topology& topology,
   }
   state.counters["ranks"] = static_cast<double>(topology.rank_count());
   state.counters["share"] = forest.share_of_bound;
-  state.counters["units"] = static_cast<double>(forest.trees_per_rank);
-  state.counters["trees"] = static_cast<double>(planner::most_trees_of_a_rank(forest));
+  state.counters["trees"] = static_cast<double>(forest.trees_per_rank);
   state.counters["depth"] = static_cast<double>(planner::depth_of(forest));
 }
 
@@ -73,7 +74,7 @@ void forest(benchmark::State& state, const Topology& topology) {
 }
 
 void few_trees(benchmark::State& state, const Topology& topology) {
-  forest_within(state, topology, {.most_trees_per_rank = 4, .may_be_unequal = true});
+  forest_within(state, topology, {.most_trees_per_rank = 4});
 }
 
 void shallow(benchmark::State& state, const Topology& topology) {
@@ -327,6 +328,24 @@ RACKRAIL_ONE(all_gather, h100_1024, test::h100_128x8());
 RACKRAIL_ONE(reduce_scatter, h100_1024, test::h100_128x8());
 RACKRAIL_ONE(all_reduce, h100_1024, test::able(test::h100_128x8(), {}));
 #undef RACKRAIL_ONE
+
+constexpr std::uint64_t kRandomClusters = 30;
+/// Clusters of no particular kind (tests/support/random_clusters.hpp).
+const bool kAreRandomOnesThere = [] {
+  for (std::uint64_t seed = 0; seed < kRandomClusters; ++seed) {
+    for (const auto& [name, what] : {std::pair("all_gather", plan::Collective::kAllGather),
+                                     std::pair("reduce_scatter", plan::Collective::kReduceScatter),
+                                     std::pair("all_reduce", plan::Collective::kAllReduce)}) {
+      benchmark::RegisterBenchmark(fmt::format("{}/random_{}", name, seed).c_str(),
+                                   [seed, what = what](benchmark::State& state) {
+                                     collective(state, test::random_cluster(seed), what);
+                                   })
+          ->Iterations(1)
+          ->Unit(benchmark::kMillisecond);
+    }
+  }
+  return true;
+}();
 
 }  // namespace
 }  // namespace rackrail

@@ -1,7 +1,6 @@
 // Grids and tori that have lost cables or have slow ones.
 #pragma once
 
-#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -18,7 +17,7 @@ struct BrokenCable {
 };
 
 inline topology::Topology broken_grid(int rows, int columns, bool wrap,
-                                      std::initializer_list<BrokenCable> broken) {
+                                      const std::vector<BrokenCable>& broken) {
   topology::Topology whole = grid(rows, columns, wrap);
   std::vector<LinkId> lost;
   for (const BrokenCable& cable : broken) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -537,6 +538,28 @@ std::size_t diameter_of(const Topology& topology) {
     }
   }
   return diameter;
+}
+
+topology::Topology random_pods(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto pick = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  const bool is_regular = pick(0, 3) == 0;
+  const int racks = pick(1, 3);
+  const int hosts = pick(1, 3);
+  const int gpus = pick(1, 4);
+  std::vector<std::vector<std::vector<int>>> counts(static_cast<std::size_t>(pick(1, 3)));
+  for (auto& pod : counts) {
+    pod.resize(static_cast<std::size_t>(is_regular ? racks : pick(1, 3)));
+    for (auto& rack : pod) {
+      rack.resize(static_cast<std::size_t>(is_regular ? hosts : pick(1, 3)));
+      for (int& host : rack) {
+        host = is_regular ? gpus : pick(1, 4);
+      }
+    }
+  }
+  return pods(counts);
 }
 
 }  // namespace rackrail::test

@@ -84,6 +84,8 @@ topology::Topology three_tiers(const std::vector<std::vector<int>>& hosts, int u
 /// with one NIC of 12; a ToR and a spine of the pod have one uplink of 6 each. A single pod has no
 /// core switch.
 topology::Topology pods(const std::vector<std::vector<std::vector<int>>>& gpus);
+/// Some pods of some racks of some hosts of some GPUs, one in four with as many of each.
+topology::Topology random_pods(std::uint64_t seed);
 /// The 8 GPUs of a DGX-1V (NVIDIA, "NVIDIA DGX-1 With Tesla V100 System Architecture", 2017): 6
 /// links of 1 per GPU.
 topology::Topology cube_mesh();
