@@ -1,6 +1,7 @@
 #include "planner/algorithms/bypass_rings.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -9,14 +10,15 @@
 #include <unordered_map>
 #include <utility>
 
+#include "plan/alpha_beta.hpp"
 #include "plan/changed_graph.hpp"
 #include "planner/algorithms/bypass_trees.hpp"
 #include "planner/algorithms/families.hpp"
-#include "planner/algorithms/group_rings.hpp"
+#include "planner/algorithms/group_exchanges.hpp"
 #include "planner/algorithms/part_loads.hpp"
 #include "planner/groups/rank_groups.hpp"
 #include "planner/packing/colours.hpp"
-#include "planner/pipeline/timed_moves.hpp"
+#include "planner/pipeline/move_writer.hpp"
 
 namespace rackrail::planner {
 
@@ -96,28 +98,28 @@ class BypassRings {
       : groups_(passed.groups),
         of_group_(1 / static_cast<double>(groups_.size())),
         request_(request),
-        moves_(request.topology.rank_count(), kUnitsOfPassed) {
+        moves_("hierarchical", request) {
     for (const PassedPiece& piece : pieces) {
-      moves_.begin_chunk(piece.sums.share);
+      const std::uint32_t weight = static_cast<std::uint32_t>(
+          std::max<std::int64_t>(1, std::llround(kUnitsOfPassed * piece.sums.share)));
+      moves_.begin_chunks({&weight, 1});
       sum(piece);
       copy(piece);
     }
   }
 
-  plan::TransferGraph make() const {
+  plan::TransferGraph make() {
     std::vector<std::vector<PassedOn>> passed_on(request_.topology.rank_count());  // by rank
-    return with_rates(moves_.graph(
-        "hierarchical", request_,
-        [&](std::uint32_t number, const TimedMove& move, std::vector<std::uint32_t>& after) {
-          auto& of_rank = passed_on[move.src.index()];
-          if (const auto end = ends_.find(number); end != ends_.end()) {
-            of_rank.push_back(
-                {of_rank.empty() ? end->second : std::max(of_rank.back().end, end->second),
-                 number});
-          } else if (move.op == plan::TransferOp::kReduce) {
-            hold(move, of_rank, after);
-          }
-        }));
+    return with_rates(moves_.take([&](std::uint32_t number, const MoveWriter::Move& move,
+                                      MoveWriter::Numbers& after) {
+      auto& of_rank = passed_on[move.src.index()];
+      if (const auto end = ends_.find(number); end != ends_.end()) {
+        of_rank.push_back(
+            {of_rank.empty() ? end->second : std::max(of_rank.back().end, end->second), number});
+      } else if (move.op == plan::TransferOp::kReduce) {
+        hold(move, of_rank, after);
+      }
+    }));
   }
 
  private:
@@ -127,10 +129,10 @@ class BypassRings {
   };
 
   /// What is summed inside its group, until its sender has passed on what is long before it.
-  void hold(const TimedMove& move, const std::vector<PassedOn>& passed_on,
+  void hold(const MoveWriter::Move& move, const std::vector<PassedOn>& passed_on,
             std::vector<std::uint32_t>& after) const {
     const auto later =
-        std::ranges::upper_bound(passed_on, move.time - kNotBefore * of_group_, {}, &PassedOn::end);
+        std::ranges::upper_bound(passed_on, move.turn - kNotBefore * of_group_, {}, &PassedOn::end);
     if (later != passed_on.begin()) {
       after.push_back(std::prev(later)->move);
     }
@@ -164,7 +166,7 @@ class BypassRings {
       const Rank src = member(arc.from, arc.line);
       const Rank dst = member(arc.to, arc.line);
       sum_inside(arc.from, src, arc.start - kAhead * of_group_);
-      ends_.emplace(moves_.reduce(src, dst, arc.start), arc.end);
+      ends_.emplace(moves_.reduce(src, dst, {}, arc.start), arc.end);
       limit(src, dst, arc.rate);
     }
     const double leaves = 2 - piece.copies.arcs.back().end;
@@ -183,7 +185,7 @@ class BypassRings {
     const auto own =
         static_cast<std::size_t>(std::distance(ranks.begin(), std::ranges::find(ranks, dst)));
     for (std::size_t offset = 1; offset < ranks.size(); ++offset) {
-      moves_.reduce(ranks[(own + offset) % ranks.size()], dst, time);
+      moves_.reduce(ranks[(own + offset) % ranks.size()], dst, {}, time);
     }
   }
 
@@ -198,7 +200,7 @@ class BypassRings {
     for (auto arc = arcs.rbegin(); arc != arcs.rend(); ++arc) {
       const Rank src = member(arc->to, arc->line);
       const Rank dst = member(arc->from, arc->line);
-      moves_.copy(src, dst, 2 - arc->start);
+      moves_.copy(src, dst, {}, 2 - arc->start);
       limit(src, dst, arc->rate);
       copy_inside(arc->from, dst, leave[arc->from], 2 - arc->start);
     }
@@ -213,7 +215,7 @@ class BypassRings {
       for (std::size_t offset = 1; offset < ranks.size(); ++offset) {
         const Rank dst = ranks[(own + offset) % ranks.size()];
         if ((std::ranges::count(first, dst) > 0) == is_first) {
-          moves_.copy(src, dst, time);
+          moves_.copy(src, dst, {}, time);
         }
       }
     }
@@ -222,7 +224,7 @@ class BypassRings {
   const std::vector<topology::RankGroup>& groups_;
   double of_group_;  ///< one over their number
   const ScheduleRequest& request_;
-  TimedMoves moves_;
+  MoveWriter moves_;
   std::unordered_map<std::uint32_t, double> ends_;  ///< of moves between groups, to be added
   std::map<std::pair<Rank, Rank>, Bandwidth> limited_;
 };
@@ -275,7 +277,8 @@ FormShape bypass_in_more(const CollectiveForm& few, const std::vector<PassedPiec
   }
   shape.transfers = static_cast<std::int64_t>(all.size() * transfers_of_piece);
   shape.bound->seconds_per_element =
-      kTimeOfPassed * seconds_per_byte * bytes_of_an_element(few.graph());
+      kTimeOfPassed * seconds_per_byte *
+      plan::bytes_per_element(few.graph())[few.graph().transfers().front().codec];
   shape.bound->alpha = {};
   shape.bound->rounding = shape.bound->rounding * times;
   shape.bound->fewest_elements *= times;

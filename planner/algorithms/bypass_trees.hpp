@@ -1,6 +1,6 @@
 // Sums over groups of ranks (hosts) along a ring of them, past members that have slow links.
 //
-// Model. Members l of all groups form rail l (a line, as in group_rings.hpp). Every group but a
+// Model. Members l of all groups form rail l (a line, as in group_exchanges.hpp). Every group but a
 // piece's root sends it once, so whatever paths pieces take, in a time T group i sends 1 − w_i of
 // the buffer, where w_i is the share of the pieces whose root it is. With C_i the rates of its
 // members together,

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "planner/algorithms/bucket_algorithm.hpp"
+#include "planner/algorithms/torus_exchange.hpp"
 
 namespace rackrail::planner {
 

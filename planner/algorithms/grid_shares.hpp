@@ -32,7 +32,7 @@ bool are_lines_even(const RankGrid& grid, const topology::Topology& topology);
 /// many as dimensions, where none are better, and with more than five dimensions.
 std::vector<double> balanced_shares(std::vector<std::vector<double>> times);
 
-/// For BucketOptions::weights, in lowest terms: of an all-gather or reduce-scatter, or both.
+/// For torus_exchange(), in lowest terms: of an all-gather or reduce-scatter, or both.
 std::vector<std::uint32_t> bucket_weights(const RankGrid& grid, const topology::Topology& topology);
 
 /// What of a buffer goes along trees whose sums take dimensions in an order.

@@ -1,44 +1,31 @@
-// Hierarchical all-reduce over groups of ranks (hosts, or racks of single-rank hosts).
+// Hierarchical collectives over groups of ranks (hosts, or racks of single-rank hosts):
+// group_exchanges.hpp.
 //
-// With k groups of g ranks the buffer has g·k chunks; chunk (l, j) is summed inside each group at
-// the group's member l, then across groups at group j's member l, and goes back the same way. Only
-// 2(k−1)/k of the buffer per group crosses groups, spread over the g members ("rails"): member l
-// talks to the members l of the other groups only. All phases are one hop, so every codec is
-// possible on either tier; chunks are the same in all phases, so slices pipeline through them.
-//
-// With a codec the sender of a copy goes on with what the receiver decodes, so that all end with
-// the same bits: what it sends of the chunk afterwards waits for that. Without one it does not,
-// unless there were very many to be waited for.
+// The usual one, of every bucket, goes across groups in one hop: with k groups of g ranks the
+// buffer has g·k chunks; chunk (l, j) is summed inside each group at the group's member l, then
+// across groups at group j's member l, and goes back the same way. Only 2(k−1)/k of the buffer per
+// group crosses groups, spread over the g members ("rails"): member l talks to the members l of the
+// other groups only. All phases are one hop, so every codec is possible on either tier; chunks are
+// the same in all phases, so slices pipeline through them.
 //
 // Chunks are equal; where links are not, a second choice has chunks of the sizes that load links
 // most evenly (planner/algorithms/part_loads.hpp): a host with slow adapters owns little or
 // nothing. In rounds that fills the links of hosts of two kinds or sizes: those of which the others
 // wait send what they have once, and receive the sum once.
 //
-// Where groups are parts of larger ones (hosts of racks), there are also collectives that exchange
-// level by level (planner/algorithms/nested_groups.hpp).
-//
-// One collective that runs alone may also go along rings of groups (group_rings.hpp), which fill
-// links better where ranks are very many, or along rings of rings (group_grids.hpp), which are
-// fewer hops; reduce-scatter and all-gather do so, or level by level, and where some lines are slow
-// the others carry more. Where some groups are slow on some lines, all-reduces pass these by
-// (bypass_rings.hpp). Or it goes as above in several rounds, which overlap (group_exchange.hpp).
-//
-// Groups of several sizes have as many lines l as each size divides, so that the members of a group
-// have equally many: line l is at member l mod g of a group of g. Where that were more than eight
-// times the largest group, or made more than half a million transfers, fewer: some members then
-// have one line more than others.
+// Where groups are parts of larger ones (hosts of racks), there are also exchanges level by level.
+// Large collectives may also go along rings of groups, which fill links better where ranks are very
+// many, or along rings of rings, which are fewer hops; where some lines are slow the others carry
+// more. Where some groups are slow on some lines, all-reduces pass these by (bypass_rings.hpp).
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "planner/algorithms/bypass_rings.hpp"
 #include "planner/algorithms/families.hpp"
-#include "planner/algorithms/group_exchange.hpp"
-#include "planner/algorithms/group_grids.hpp"
-#include "planner/algorithms/group_rings.hpp"
-#include "planner/algorithms/nested_groups.hpp"
+#include "planner/algorithms/group_exchanges.hpp"
 #include "planner/algorithms/part_loads.hpp"
 #include "planner/groups/rank_groups.hpp"
 #include "planner/packing/colours.hpp"
@@ -50,6 +37,14 @@ namespace {
 // Of chunks whose sizes are chosen, by a linear program and the routes of all transfers.
 constexpr std::size_t kMostChunksSized = 512;
 constexpr std::size_t kMostTransfersSized = 100'000;
+// Ever more transfers. Those along rings may go both ways round, every other one.
+constexpr std::size_t kRoundsOfRings[] = {1, 2, 3, 4, 6, 8, 16, 32};
+constexpr std::size_t kRoundsBothWays[] = {2, 4, 6, 8, 16, 32};
+constexpr std::size_t kRoundsOfGrids[] = {1, 2, 3, 4, 6, 8, 16};
+constexpr std::size_t kRoundsOfGridsBothWays[] = {1, 2, 4, 6, 8, 16};
+constexpr std::size_t kRoundsOfDirect[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+constexpr std::size_t kRoundsOfLevels[] = {1, 4, 16, 24, 48, 96, 192};
+constexpr std::size_t kFewestLevels = 3;     // fewer are groups
 constexpr double kWorthSizing = 0.98;        // of the time with chunks that are alike
 constexpr double kWeightScale = 1024;        // of a chunk of mean size
 constexpr double kWorthAChunk = 0.01;        // of the mean size
@@ -60,8 +55,8 @@ double ratio(const plan::Codec& codec) {
 }
 
 /// What each chunk moves over the links, line by line and in each by the owning group.
-PartLoads chunk_loads(const ScheduleRequest& request,
-                      const std::vector<topology::RankGroup>& groups) {
+PartLoads chunk_loads(const ScheduleRequest& request, std::size_t lines) {
+  const std::vector<topology::RankGroup> groups = ring_of_groups(request.topology);
   PartLoads loads(request.topology);
   const double inside = request.codecs.inside.is_lossy() ? ratio(request.codecs.inside) : 1;
   const double across = request.codecs.across.is_lossy() ? ratio(request.codecs.across) : 1;
@@ -72,7 +67,6 @@ PartLoads chunk_loads(const ScheduleRequest& request,
     loads.cross(request.router.route(one, other), bytes);
     loads.cross(request.router.route(other, one), bytes);
   };
-  const std::size_t lines = exchange_lines(groups);
   for (std::size_t line = 0; line < lines; ++line) {
     for (std::size_t owner = 0; owner < groups.size(); ++owner) {
       for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -93,14 +87,13 @@ PartLoads chunk_loads(const ScheduleRequest& request,
 
 /// Of chunks in the sizes that load links most evenly, where that is worth it; else none.
 std::vector<std::uint32_t> best_weights(const ScheduleRequest& request) {
-  const auto groups = tier_groups(request.topology);
-  const std::size_t chunks = exchange_lines(groups) * groups.size();
-  if (chunks > kMostChunksSized ||
-      exchange_lines(groups) * exchange_transfers_per_line(groups) > kMostTransfersSized ||
-      !are_ranks_unlike(request.topology)) {
+  const Exchange exchange = direct_exchange(request.topology);
+  const std::size_t chunks = exchange_chunks(exchange);
+  if (chunks > kMostChunksSized || !are_ranks_unlike(request.topology) ||
+      exchange_transfers(exchange, plan::Collective::kAllReduce) > kMostTransfersSized) {
     return {};
   }
-  const PartLoads loads = chunk_loads(request, groups);
+  const PartLoads loads = chunk_loads(request, chunks / tier_groups(request.topology).size());
   const auto shares = loads.best_shares();
   const double mean = 1 / static_cast<double>(chunks);
   if (!shares ||
@@ -114,6 +107,11 @@ std::vector<std::uint32_t> best_weights(const ScheduleRequest& request) {
                           : static_cast<std::uint32_t>(std::lround(kWeightScale * share / mean)));
   }
   return weights;
+}
+
+/// Whether what is moved in several ranges is encoded alike, and may be at each of several levels.
+bool may_nest(const plan::Codec& codec) {
+  return survives_many_hops(codec) && (!codec.is_lossy() || codec.is_elementwise());
 }
 
 class Hierarchical final : public ScheduleFamily {
@@ -137,25 +135,26 @@ class Hierarchical final : public ScheduleFamily {
   }
 
   GraphSize graph_size(const topology::Topology& topology) const override {
-    const auto groups = tier_groups(topology);
-    const std::uint64_t transfers = exchange_lines(groups) * exchange_transfers_per_line(groups);
+    const std::uint64_t transfers =
+        exchange_transfers(direct_exchange(topology), plan::Collective::kAllReduce);
     return {transfers, transfers};
   }
 
   bool depends_on_codecs() const override { return true; }
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
-    return make_group_exchange(request);
+    return make_exchange(direct_exchange(request.topology), plan::Collective::kAllReduce, request);
   }
 
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
     std::vector<plan::TransferGraph> graphs;
     graphs.push_back(all_reduce(request));
     if (const std::vector<std::uint32_t> weights = best_weights(request); !weights.empty()) {
-      graphs.push_back(make_group_exchange(request, weights));
+      graphs.push_back(make_exchange(direct_exchange(request.topology, weights),
+                                     plan::Collective::kAllReduce, request));
     }
-    for (plan::TransferGraph& graph : nested_all_reduces(request)) {
-      graphs.push_back(std::move(graph));
+    for (const CollectiveForm& form : by_levels(plan::Collective::kAllReduce, request)) {
+      graphs.push_back(form.graph());
     }
     return graphs;
   }
@@ -163,31 +162,83 @@ class Hierarchical final : public ScheduleFamily {
   std::vector<CollectiveForm> collectives(plan::Collective what,
                                           const ScheduleRequest& request) const override {
     // Ever more transfers, then fewer: series of their own (DivisionSearch).
-    std::vector<CollectiveForm> forms = group_ring_forms(what, request);
-    std::ranges::move(group_grid_forms(what, request), std::back_inserter(forms));
-    if (what != plan::Collective::kAllReduce) {
-      for (plan::TransferGraph& graph : nested_collectives(what, request)) {
-        forms.emplace_back(std::move(graph), request.topology);
+    std::vector<CollectiveForm> forms = along_rings(what, request);
+    const bool has_rings = !forms.empty();
+    if (what == plan::Collective::kAllReduce) {
+      append(bypass_ring_forms(request), forms);
+      // Where there are rings, they are as fast by prediction, and faster over TCP: the more ranks
+      // share a link, the more is lost (1.02 instead of 1.08 of the bound on four racks of two).
+      const std::span<const std::size_t> rounds = kRoundsOfDirect;
+      append(exchange_forms(direct_exchange(request.topology), what, request,
+                            has_rings ? rounds.first(1) : rounds),
+             forms);
+      if (const std::vector<std::uint32_t> weights = best_weights(request); !weights.empty()) {
+        append(exchange_forms(direct_exchange(request.topology, weights), what, request, rounds),
+               forms);
       }
+    }
+    append(by_levels(what, request), forms);
+    return forms;
+  }
+
+ private:
+  static void append(std::vector<CollectiveForm> more, std::vector<CollectiveForm>& forms) {
+    std::ranges::move(more, std::back_inserter(forms));
+  }
+
+  static std::vector<CollectiveForm> by_levels(plan::Collective what,
+                                               const ScheduleRequest& request) {
+    const Exchange exchange = level_exchange(request.topology);
+    if (!may_nest(request.codecs.inside) || !may_nest(request.codecs.across) ||
+        exchange.parts.front().levels.size() < kFewestLevels) {
+      return {};
+    }
+    return exchange_forms(exchange, what, request, kRoundsOfLevels);
+  }
+
+  static std::span<const std::size_t> rounds_of_grids(bool is_one_way) {
+    return is_one_way ? std::span<const std::size_t>(kRoundsOfGrids)
+                      : std::span<const std::size_t>(kRoundsOfGridsBothWays);
+  }
+
+  /// With uneven loads of lines first, so that even ones need not be looked at where these are
+  /// faster than their bounds.
+  static std::vector<CollectiveForm> along_rings(plan::Collective what,
+                                                 const ScheduleRequest& request) {
+    std::vector<CollectiveForm> forms;
+    const topology::Topology& topology = request.topology;
+    if (refuse_group_rings(topology, request.codecs)) {
       return forms;
     }
-    const bool has_rings = !forms.empty();
-    std::ranges::move(bypass_ring_forms(request), std::back_inserter(forms));
-    // That of all_reduce() in ever more rounds is one series.
-    forms.emplace_back(all_reduce(request), request.topology);
-    // Where there are rings, they are as fast by prediction, and faster over TCP: the more ranks
-    // share a link, the more is lost (1.02 instead of 1.08 of the bound on four racks of two).
-    if (!has_rings) {
-      const FormShape one = forms.back().shape();
-      std::ranges::move(group_exchange_forms(request, one), std::back_inserter(forms));
+    const auto add = [&](const GridSides& sides, const LineLanes& lanes,
+                         std::span<const std::size_t> rounds, bool goes_both_ways) {
+      append(exchange_forms(ring_exchange(topology, sides, lanes), what, request, rounds,
+                            goes_both_ways),
+             forms);
+    };
+    const LineLanes lanes = uneven_lanes(what, request);
+    const GridSides one = {tier_groups(topology).size()};
+    if (!lanes.empty()) {
+      add(one, lanes, kRoundsOfRings, false);
+      add(one, lanes, kRoundsBothWays, true);
     }
-    if (const std::vector<std::uint32_t> weights = best_weights(request); !weights.empty()) {
-      forms.emplace_back(make_group_exchange(request, weights), request.topology);
-      const FormShape one = forms.back().shape();
-      std::ranges::move(group_exchange_forms(request, one, weights), std::back_inserter(forms));
+    add(one, {}, kRoundsOfRings, false);
+    add(one, {}, kRoundsBothWays, true);
+    if (request.codecs.inside.is_lossy()) {
+      return forms;  // what several rings brought is copied inside in one range
     }
-    for (plan::TransferGraph& graph : nested_all_reduces(request)) {
-      forms.emplace_back(std::move(graph), request.topology);
+    // A message's overhead keeps its pair of ranks from sending, not the link, so pieces that go
+    // both ways round lose less; but the last copies of both then come together. Along uneven lanes
+    // both would share what the slowest member has.
+    const bool is_copy = what == plan::Collective::kAllGather;
+    if (!lanes.empty()) {
+      for (const GridSides& sides : two_sides(topology)) {
+        const bool is_one_way = what != plan::Collective::kReduceScatter;
+        add(sides, lanes, rounds_of_grids(is_one_way), !is_one_way);
+      }
+    }
+    for (const GridSides& sides : group_grid_sides(topology)) {
+      add(sides, {}, rounds_of_grids(is_copy), !is_copy);
     }
     return forms;
   }

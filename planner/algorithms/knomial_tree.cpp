@@ -23,6 +23,7 @@
 
 #include "planner/algorithms/families.hpp"
 #include "planner/groups/rank_groups.hpp"
+#include "planner/pipeline/move_writer.hpp"
 #include "topology/tiers.hpp"
 
 namespace rackrail::planner {
@@ -89,24 +90,18 @@ TreeEdges edges_within_tiers(const topology::Topology& topology, std::size_t rad
 /// Each tree has an equal part of the buffer.
 plan::TransferGraph make_trees(const ScheduleRequest& request,
                                const std::vector<TreeEdges>& trees) {
-  GraphBuilder builder("knomial-tree", request, std::vector<std::uint32_t>(trees.size(), 1));
-  for (std::uint32_t tree = 0; tree < trees.size(); ++tree) {
-    const TreeEdges& edges = trees[tree];
-    const GraphBuilder::Range part{tree, 1};
-    std::vector<std::vector<TransferId>> sums(request.topology.rank_count());  // into each rank
+  MoveWriter writer("knomial-tree", request);
+  constexpr std::uint32_t kAlike[] = {1};
+  for (const TreeEdges& edges : trees) {
+    writer.begin_chunks(kAlike);
     for (const Edge& edge : edges) {
-      sums[edge.parent.index()].push_back(
-          builder.reduce(edge.child, edge.parent, part, sums[edge.child.index()]));
+      writer.reduce(edge.child, edge.parent, {}, 0);
     }
-    std::vector<std::vector<TransferId>> whole(request.topology.rank_count());
-    const Rank root = edges.back().parent;
-    whole[root.index()] = sums[root.index()];
     for (auto edge = edges.rbegin(); edge != edges.rend(); ++edge) {
-      whole[edge->child.index()] = {
-          builder.copy(edge->parent, edge->child, part, whole[edge->parent.index()])};
+      writer.copy(edge->parent, edge->child, {}, 0);
     }
   }
-  return builder.take();
+  return writer.take();
 }
 
 class KnomialTree final : public ScheduleFamily {

@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <iterator>
 
+#include "planner/algorithms/exchange.hpp"
 #include "planner/algorithms/families.hpp"
 #include "planner/groups/rank_groups.hpp"
 
 namespace rackrail::planner {
 
 namespace {
+
+constexpr std::size_t kOneRound[] = {1};
 
 /// Near order with every second host backwards: where hosts have a rail per device, the hop from
 /// one host to the next then stays on its rail.
@@ -59,32 +62,11 @@ class Ring final : public ScheduleFamily {
     if (what == plan::Collective::kAllReduce) {
       return ScheduleFamily::collectives(what, request);
     }
-    const bool gathers = what == plan::Collective::kAllGather;
-    const std::vector<Rank> order = ring_order(request.topology);
-    const auto n = static_cast<std::uint32_t>(order.size());
-    GraphBuilder builder(std::string(name()), request, std::vector<std::uint32_t>(n, 1), what);
-    // Every hop passes on what the hop before brought: copies of the part that the sender's
-    // neighbour sent, or sums that end one position before the one that they began at.
-    std::vector<std::vector<TransferId>> before(n);  // by chunk
-    for (std::uint32_t hop = 0; hop + 1 < n; ++hop) {
-      for (std::uint32_t at = 0; at < n; ++at) {
-        const std::uint32_t chunk = (at + n - hop) % n;
-        const Rank src = order[at];
-        const Rank dst = order[(at + 1) % n];
-        const TransferId id = gathers ? builder.copy(src, dst, {chunk, 1}, before[chunk])
-                                      : builder.reduce(src, dst, {chunk, 1}, before[chunk]);
-        before[chunk] = {id};
-      }
-    }
-    std::vector<Rank> owners;
-    for (std::uint32_t chunk = 0; chunk < n; ++chunk) {
-      owners.push_back(order[gathers ? chunk : (chunk + n - 1) % n]);
-    }
-    plan::TransferGraph graph = builder.take();
-    graph.set_owners(std::move(owners));
-    std::vector<CollectiveForm> forms;
-    forms.emplace_back(std::move(graph), request.topology);
-    return forms;
+    return exchange_forms(
+        {std::string(name()),
+         "",
+         {{RankHierarchy(ring_order(request.topology), {}), {{Way::kRing, 0}}, {}, {}}}},
+        what, request, kOneRound);
   }
 };
 

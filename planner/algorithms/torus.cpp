@@ -1,16 +1,32 @@
-// Collectives on grids and tori of directly linked ranks: the bucket algorithm
-// (bucket_algorithm.hpp), for an all-reduce and for either half of it; and, for all-reduces where
-// there are paths, trees (grid_trees.hpp).
+// Collectives on grids and tori of directly linked ranks.
+//
+// The bucket algorithm: the buffer is divided into parts, one for each dimension, twice as many
+// where there are rings. Part p is scattered along dimension p, what is left of it along dimension
+// p + 1, and so on around all dimensions, and gathered back in the reverse order: an exchange
+// (exchange.hpp) whose levels are dimensions. As every part starts in another dimension and twin
+// parts go round rings in opposite directions, all links are busy in every phase: on a torus of N
+// ranks with D equal dimensions a link carries (1 − 1/N)/(2D) of the buffer in each half, the least
+// that the 2D links of a rank can do (Jain, Sabharwal, "Optimal bucket algorithms for large MPI
+// collectives on torus interconnects", ICS 2010). Either half alone is a reduce-scatter or an
+// all-gather: on a grid of paths the links of a corner are busy all the time.
+//
+// Where dimensions differ, parts of unequal weights load all links equally (grid_shares.hpp), but
+// then they do not change dimensions together. So what a rank passes on along its next dimension
+// may go in blocks: what it has had from the beginning at once, then what came first, then ever
+// more (gathering; the reverse when scattering). Messages are as many times more.
+//
+// For all-reduces where there are paths there are also trees (grid_trees.hpp).
 #include <algorithm>
 #include <memory>
 #include <utility>
 #include <variant>
 
 #include "base/work.hpp"
-#include "planner/algorithms/bucket_algorithm.hpp"
+#include "planner/algorithms/exchange.hpp"
 #include "planner/algorithms/families.hpp"
 #include "planner/algorithms/grid_shares.hpp"
 #include "planner/algorithms/grid_trees.hpp"
+#include "planner/algorithms/torus_exchange.hpp"
 #include "planner/groups/rank_grid.hpp"
 
 namespace rackrail::planner {
@@ -67,18 +83,17 @@ RankGrid with_rings_of_four(const RankGrid& grid, const topology::Topology& topo
 /// would wait for each other.
 void add_balanced_forms(plan::Collective what, const RankGrid& grid, const ScheduleRequest& request,
                         std::vector<CollectiveForm>& forms) {
-  const bool are_alike = are_dimensions_alike(grid, request.topology);
-  BucketOptions options{what, bucket_weights(grid, request.topology)};
-  if (bucket_transfers(grid, options) > kMostPlannedTransfers) {
-    return;
-  }
-  forms.emplace_back(make_buckets(grid, request, options), request.topology);
-  const std::uint64_t most =
-      request.is_of_one_size ? kMostPlannedTransfers : request.most_transfers;
-  for (const std::uint32_t growth : kGrowths) {
-    options.growth = growth;
-    if (!are_alike && bucket_transfers(grid, options) <= most) {
-      forms.emplace_back(make_buckets(grid, request, options), request.topology);
+  const std::vector<std::uint32_t> weights = bucket_weights(grid, request.topology);
+  const auto add = [&](std::uint32_t growth, std::uint64_t most) {
+    const Exchange exchange = torus_exchange(grid, weights, growth);
+    if (exchange_transfers(exchange, what) <= most) {
+      forms.emplace_back(make_exchange(exchange, what, request), request.topology);
+    }
+  };
+  add(0, kMostPlannedTransfers);
+  if (!are_dimensions_alike(grid, request.topology)) {
+    for (const std::uint32_t growth : kGrowths) {
+      add(growth, request.is_of_one_size ? kMostPlannedTransfers : request.most_transfers);
     }
   }
 }
@@ -100,20 +115,21 @@ class Torus final : public ScheduleFamily {
 
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const auto found = find_rank_grid(request.topology);
-    return make_buckets(std::get<RankGrid>(found), request);
+    return make_exchange(torus_exchange(std::get<RankGrid>(found)), plan::Collective::kAllReduce,
+                         request);
   }
 
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
     const auto found = find_rank_grid(request.topology);
     const auto& grid = std::get<RankGrid>(found);
     std::vector<plan::TransferGraph> graphs;
-    graphs.push_back(make_buckets(grid, request));
-    const BucketOptions balanced{plan::Collective::kAllReduce,
-                                 bucket_weights(grid, request.topology), kGrowths[0]};
+    graphs.push_back(all_reduce(request));
+    const Exchange balanced =
+        torus_exchange(grid, bucket_weights(grid, request.topology), kGrowths[0]);
     if (!are_dimensions_alike(grid, request.topology) &&
-        bucket_transfers(grid, balanced) <= request.most_transfers) {
+        exchange_transfers(balanced, plan::Collective::kAllReduce) <= request.most_transfers) {
       Work::step();
-      graphs.push_back(make_buckets(grid, request, balanced));
+      graphs.push_back(make_exchange(balanced, plan::Collective::kAllReduce, request));
     }
     for (plan::TransferGraph& graph : grid_trees_of_buckets(grid, request)) {
       graphs.push_back(std::move(graph));
@@ -133,7 +149,7 @@ class Torus final : public ScheduleFamily {
       if (request.is_of_one_size) {  // what is slower than these is not simulated then
         forms = grid_tree_forms(grid, request);
       }
-      forms.emplace_back(make_buckets(grid, request), request.topology);
+      forms.emplace_back(all_reduce(request), request.topology);
     }
     const bool are_alike = are_dimensions_alike(grid, request.topology);
     if (!are_alike || what != plan::Collective::kAllReduce) {  // else of the usual weights

@@ -1,12 +1,9 @@
 #include "planner/groups/line_lanes.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "base/error.hpp"
 #include "planner/groups/line_rates.hpp"
 
 namespace rackrail::planner {
@@ -43,14 +40,6 @@ std::vector<std::uint32_t> loads_by_rates(std::span<const Bandwidth> rates) {
 
 }  // namespace
 
-LineLanes even_lanes(std::size_t lines) {
-  LineLanes lanes;
-  for (std::size_t line = 0; line < lines; ++line) {
-    lanes.push_back({{line, 1}});
-  }
-  return lanes;
-}
-
 LineLanes lanes_by_rates(std::span<const Bandwidth> rates) {
   if (rates.empty()) {
     return {};
@@ -61,12 +50,12 @@ LineLanes lanes_by_rates(std::span<const Bandwidth> rates) {
   }
   const std::vector<std::uint32_t> loads = loads_by_rates(rates);
   std::vector<std::uint32_t> to_lend;
-  LineLanes lanes(rates.size());
+  LineLanes lanes;
   for (std::size_t line = 0; line < rates.size(); ++line) {
     const std::uint32_t own = std::min(loads[line], kLaneUnits);
     to_lend.push_back(kLaneUnits - own);
     if (own > 0) {
-      lanes[line].push_back({line, own});
+      lanes.push_back({line, line, own});
     }
   }
   std::size_t owner = 0;
@@ -77,7 +66,7 @@ LineLanes lanes_by_rates(std::span<const Bandwidth> rates) {
         ++owner;
       }
       const std::uint32_t lent = std::min(room, to_lend[owner]);
-      lanes[line].push_back({owner, lent});
+      lanes.push_back({line, owner, lent});
       to_lend[owner] -= lent;
       room -= lent;
     }
@@ -85,58 +74,17 @@ LineLanes lanes_by_rates(std::span<const Bandwidth> rates) {
   return lanes;
 }
 
-LineLanes lanes_for(plan::Collective what, std::size_t lines, const LineLanes& lanes) {
-  if (lanes.empty()) {
-    return even_lanes(lines);
-  }
-  if (lanes.size() != lines) {
-    throw PlanError(fmt::format("rails for {} lines, expected {}", lanes.size(), lines));
-  }
-  if (what == plan::Collective::kAllReduce && without_lent(lanes) != lanes) {
-    throw PlanError("an all-reduce over rails that are lent to others");
-  }
-  return lanes;
-}
-
 LineLanes without_lent(const LineLanes& lanes) {
-  LineLanes own(lanes.size());
-  for (std::size_t line = 0; line < lanes.size(); ++line) {
-    std::uint32_t weight = 0;
-    for (const LineLane& lane : lanes[line]) {
-      weight += lane.weight;
-    }
-    if (weight > 0) {
-      own[line].push_back({line, weight});
+  LineLanes own;
+  for (const LineLane& lane : lanes) {
+    const auto known = std::ranges::find(own, lane.line, &LineLane::line);
+    if (known != own.end()) {
+      known->weight += lane.weight;
+    } else {
+      own.push_back({lane.line, lane.line, lane.weight});
     }
   }
   return own;
-}
-
-LaneChunks lane_chunks(std::span<const LineLane> lanes, std::span<const std::uint32_t> parts) {
-  const auto all = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});
-  std::uint64_t load = 0;
-  for (const LineLane& lane : lanes) {
-    load += lane.weight;
-  }
-  LaneChunks chunks;
-  auto lane = lanes.begin();
-  std::uint64_t left_of_lane = lanes.empty() ? 0 : lane->weight * all;
-  for (const std::uint32_t part : parts) {
-    chunks.part_begin.push_back(static_cast<std::uint32_t>(chunks.weights.size()));
-    for (std::uint64_t left_of_part = part * load; left_of_part > 0;) {
-      while (left_of_lane == 0) {
-        ++lane;
-        left_of_lane = lane->weight * all;
-      }
-      const std::uint64_t weight = std::min(left_of_part, left_of_lane);
-      chunks.weights.push_back(static_cast<std::uint32_t>(weight));
-      chunks.owners.push_back(lane->owner);
-      left_of_part -= weight;
-      left_of_lane -= weight;
-    }
-  }
-  chunks.part_begin.push_back(static_cast<std::uint32_t>(chunks.weights.size()));
-  return chunks;
 }
 
 }  // namespace rackrail::planner

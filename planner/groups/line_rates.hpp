@@ -1,4 +1,5 @@
-// How fast the members of groups (hosts) that are on one line reach each other (group_rings.hpp).
+// How fast the members of groups (hosts) that are on one line reach each other
+// (algorithms/exchange.hpp).
 #pragma once
 
 #include <cstddef>

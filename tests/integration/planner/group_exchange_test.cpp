@@ -1,5 +1,5 @@
 // Exchanges between groups in several rounds, simulated.
-#include "planner/algorithms/group_exchange.hpp"
+#include "planner/algorithms/group_exchanges.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -26,8 +26,9 @@ TEST_CASE("no exchange in rounds takes less than its bound says") {
     for (const char* codec : {"none", "int8"}) {
       const plan::Codec used = plan::parse_codec(codec);
       const ScheduleRequest request{topology, router, {used, used}};
-      const FormShape one = CollectiveForm(make_group_exchange(request), topology).shape();
-      const auto forms = group_exchange_forms(request, one);
+      constexpr std::size_t kRounds[] = {1, 2, 4, 8, 16};
+      const auto forms =
+          exchange_forms(direct_exchange(topology), plan::Collective::kAllReduce, request, kRounds);
       REQUIRE_FALSE(forms.empty());
       for (const CollectiveForm& form : forms) {
         for (const std::int64_t elements : {1, 100, 5'000, 1'000'000, 50'000'000}) {
@@ -63,7 +64,8 @@ TEST_CASE("8-bit blocks between four racks of two are 5 % faster in rounds") {
       {.elements = kElements, .topology = topology, .codecs = {int8, int8}, .costs = *costs});
   topology::Router router(topology);
   const plan::TransferGraph one =
-      make_group_exchange({.topology = topology, .router = router, .codecs = {int8, int8}});
+      make_exchange(direct_exchange(topology), plan::Collective::kAllReduce,
+                    {.topology = topology, .router = router, .codecs = {int8, int8}});
   Duration in_one_round = costs->collective_time(one, kElements, kElements);
   for (std::int64_t slice = 1 << 20; slice >= 1 << 13; slice /= 2) {
     in_one_round = std::min(in_one_round, costs->collective_time(one, kElements, slice));

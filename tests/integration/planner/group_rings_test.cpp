@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "planner/algorithms/group_grids.hpp"
+#include "planner/algorithms/group_exchanges.hpp"
 #include "planner/algorithms/schedule_family.hpp"
 #include "planner/tuning/fastest_collective.hpp"
 #include "sim/simulator.hpp"
@@ -87,9 +87,9 @@ TEST_CASE("4 MiB between 16 boxes on rails go faster along rings within rings th
       return sim::simulate_collective(graph, kFew, kFew, topology, {}).time.seconds();
     };
     const ScheduleRequest request{topology, router, {}};
-    const double along_one = time(make_group_rings(what, request, 1));
-    CHECK(time(make_group_grid(what, request, {4, 4}, 1)) < 0.75 * along_one);
-    CHECK(time(make_group_grid(what, request, {2, 2, 4}, 1)) < 0.7 * along_one);
+    const double along_one = time(make_exchange(ring_exchange(topology, {16}), what, request));
+    CHECK(time(make_exchange(ring_exchange(topology, {4, 4}), what, request)) < 0.75 * along_one);
+    CHECK(time(make_exchange(ring_exchange(topology, {2, 2, 4}), what, request)) < 0.7 * along_one);
     const auto found = fastest_collective(
         schedule_family("hierarchical"),
         {.what = what, .elements = kFew, .topology = topology, .codecs = {}, .costs = *costs});

@@ -18,26 +18,20 @@ std::vector<Bandwidth> gigabytes(const std::vector<int>& rates) {
   return bandwidths;
 }
 
-std::vector<std::uint32_t> loads(const LineLanes& lanes) {
-  std::vector<std::uint32_t> of_lines;
-  for (const auto& of_line : lanes) {
-    std::uint32_t load = 0;
-    for (const LineLane& lane : of_line) {
-      load += lane.weight;
-    }
-    of_lines.push_back(load);
+std::vector<std::uint32_t> loads(const LineLanes& lanes, std::size_t lines) {
+  std::vector<std::uint32_t> of_lines(lines);
+  for (const LineLane& lane : lanes) {
+    of_lines.at(lane.line) += lane.weight;
   }
   return of_lines;
 }
 
 /// Of what a line owns that others carry, and it does.
-std::vector<std::uint32_t> owned(const LineLanes& lanes) {
-  std::vector<std::uint32_t> of_owners(lanes.size());
-  for (const auto& of_line : lanes) {
-    for (const LineLane& lane : of_line) {
-      CHECK(lane.weight > 0);
-      of_owners.at(lane.owner) += lane.weight;
-    }
+std::vector<std::uint32_t> owned(const LineLanes& lanes, std::size_t lines) {
+  std::vector<std::uint32_t> of_owners(lines);
+  for (const LineLane& lane : lanes) {
+    CHECK(lane.weight > 0);
+    of_owners.at(lane.owner) += lane.weight;
   }
   return of_owners;
 }
@@ -47,7 +41,6 @@ TEST_CASE("lines that are equally fast carry what their own members have") {
   CHECK(lanes_by_rates(gigabytes({25, 24, 25})).empty());  // within 5 %
   CHECK(lanes_by_rates(gigabytes({0, 0})).empty());
   CHECK(lanes_by_rates({}).empty());
-  CHECK(even_lanes(2) == LineLanes{{{0, 1}}, {{1, 1}}});
 }
 
 TEST_CASE("lines carry in proportion to their rates, and of each owner the whole") {
@@ -64,21 +57,18 @@ TEST_CASE("lines carry in proportion to their rates, and of each owner the whole
   for (const std::vector<int>& rates : cases) {
     CAPTURE(rates);
     const LineLanes lanes = lanes_by_rates(gigabytes(rates));
-    REQUIRE(lanes.size() == rates.size());
-    CHECK(owned(lanes) == std::vector<std::uint32_t>(rates.size(), kLaneUnits));
-    const std::vector<std::uint32_t> of_lines = loads(lanes);
+    CHECK(owned(lanes, rates.size()) == std::vector<std::uint32_t>(rates.size(), kLaneUnits));
+    const std::vector<std::uint32_t> of_lines = loads(lanes, rates.size());
     double last = 0;  // to be through: load over rate
-    std::size_t lanes_in_all = 0;
     for (std::size_t line = 0; line < rates.size(); ++line) {
       if (of_lines[line] > 0) {
         last = std::max(last, of_lines[line] / static_cast<double>(rates[line]));
       }
-      lanes_in_all += lanes[line].size();
-      const bool lends_and_carries = std::any_of(lanes[line].begin(), lanes[line].end(),
-                                                 [&](LineLane lane) { return lane.owner != line; });
+      const bool lends_and_carries = std::ranges::any_of(
+          lanes, [&](const LineLane& lane) { return lane.line == line && lane.owner != line; });
       CHECK(lends_and_carries == (of_lines[line] > kLaneUnits));
     }
-    CHECK(lanes_in_all < 2 * rates.size());
+    CHECK(lanes.size() < 2 * rates.size());
     // None could take a unit from that one and be through sooner.
     for (std::size_t line = 0; line < rates.size(); ++line) {
       CHECK(of_lines[line] + 1 >= last * rates[line] * (1 - 1e-12));
@@ -88,7 +78,7 @@ TEST_CASE("lines carry in proportion to their rates, and of each owner the whole
 
 TEST_CASE("with one slow line of eight no line takes a thousandth longer than it must") {
   const std::vector<int> rates = {12, 25, 25, 25, 25, 25, 25, 25};
-  const std::vector<std::uint32_t> of_lines = loads(lanes_by_rates(gigabytes(rates)));
+  const std::vector<std::uint32_t> of_lines = loads(lanes_by_rates(gigabytes(rates)), rates.size());
   for (std::size_t line = 0; line < rates.size(); ++line) {
     CHECK(of_lines[line] / (8.0 * kLaneUnits) / (rates[line] / 187.0) <= 1.001);
   }
@@ -96,31 +86,15 @@ TEST_CASE("with one slow line of eight no line takes a thousandth longer than it
 
 TEST_CASE("a line of rate 0 carries nothing") {
   const LineLanes lanes = lanes_by_rates(gigabytes({25, 0, 25}));
-  CHECK(lanes == LineLanes{{{0, kLaneUnits}, {1, 512}}, {}, {{2, kLaneUnits}, {1, 512}}});
+  CHECK(lanes == LineLanes{{0, 0, kLaneUnits}, {2, 2, kLaneUnits}, {0, 1, 512}, {2, 1, 512}});
 }
 
 TEST_CASE("without what is lent lines carry as much, and own all of it") {
   const LineLanes lanes = lanes_by_rates(gigabytes({25, 10, 0, 12}));
   const LineLanes own = without_lent(lanes);
-  CHECK(loads(own) == loads(lanes));
-  CHECK(own[0].size() == 1);
-  CHECK(own[0].front().owner == 0);
-  CHECK(own[2].empty());
-}
-
-TEST_CASE("chunks end where lanes do and where parts do") {
-  const std::vector<LineLane> lanes = {{4, 3}, {1, 1}};
-  const std::vector<std::uint32_t> parts = {1, 1, 2};
-  const LaneChunks chunks = lane_chunks(lanes, parts);
-  CHECK(chunks.weights == std::vector<std::uint32_t>{4, 4, 4, 4});
-  CHECK(chunks.owners == std::vector<std::size_t>{4, 4, 4, 1});
-  CHECK(chunks.part_begin == std::vector<std::uint32_t>{0, 1, 2, 4});
-  const LaneChunks even = lane_chunks(even_lanes(3)[2], parts);
-  CHECK(even.weights == parts);
-  CHECK(even.owners == std::vector<std::size_t>{2, 2, 2});
-  const LaneChunks none = lane_chunks({}, parts);
-  CHECK(none.weights.empty());
-  CHECK(none.part_begin == std::vector<std::uint32_t>{0, 0, 0, 0});
+  CHECK(loads(own, 4) == loads(lanes, 4));
+  CHECK(own.size() == 3);  // none for the line of rate 0
+  CHECK(std::ranges::all_of(own, [](const LineLane& lane) { return lane.owner == lane.line; }));
 }
 
 }  // namespace

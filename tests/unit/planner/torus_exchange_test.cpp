@@ -1,6 +1,6 @@
 // The bucket algorithm for an all-reduce and either half of it: right on every grid, and all links
 // busy alike.
-#include "planner/algorithms/bucket_algorithm.hpp"
+#include "planner/algorithms/torus_exchange.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -13,12 +13,12 @@
 #include "plan/alpha_beta.hpp"
 #include "plan/verifier.hpp"
 #include "planner/algorithms/grid_shares.hpp"
-#include "planner/pipeline/builder.hpp"
+#include "planner/algorithms/schedule_family.hpp"
 #include "tests/support/clusters.hpp"
 #include "tests/support/grids.hpp"
 #include "topology/queries.hpp"
 
-namespace rackrail::planner::bucket_algorithm_test {
+namespace rackrail::planner::torus_exchange_test {
 namespace {
 
 using plan::Collective;
@@ -63,10 +63,10 @@ TEST_CASE("halves of the bucket algorithm are right on every grid, whatever the 
           INFO(topology.rank_count() << " ranks, " << static_cast<int>(what) << ", blocks grow by "
                                      << growth << ", " << codec);
           const plan::Codec used = plan::parse_codec(codec);
-          const BucketOptions options{what, bucket_weights(grid, topology), growth};
-          const auto graph = make_buckets(grid, {topology, router, {used, used}}, options);
+          const Exchange exchange = torus_exchange(grid, bucket_weights(grid, topology), growth);
+          const auto graph = make_exchange(exchange, what, {topology, router, {used, used}});
           CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
-          CHECK(graph.transfers().size() == bucket_transfers(grid, options));
+          CHECK(graph.transfers().size() == exchange_transfers(exchange, what));
         }
       }
     }
@@ -91,8 +91,9 @@ TEST_CASE("halves of the bucket algorithm load links of unlike dimensions as lit
     topology::Router router(topology);
     for (const Collective what : {Collective::kAllGather, Collective::kReduceScatter}) {
       for (const std::uint32_t growth : {0U, 2U}) {
-        const auto graph = make_buckets(grid, {topology, router, {}},
-                                        {what, bucket_weights(grid, topology), growth});
+        const auto graph =
+            make_exchange(torus_exchange(grid, bucket_weights(grid, topology), growth), what,
+                          {topology, router, {}});
         CAPTURE(ranks, links, growth);
         CHECK(busiest(graph, topology) == Approx((ranks - 1) / ranks / links).epsilon(1e-3));
       }
@@ -105,8 +106,8 @@ TEST_CASE("slow dimensions have less to carry") {
   const RankGrid grid = grid_of(topology);
   topology::Router router(topology);
   const auto time = [&](const std::vector<std::uint32_t>& weights) {
-    const auto graph =
-        make_buckets(grid, {topology, router, {}}, {Collective::kAllGather, weights});
+    const auto graph = make_exchange(torus_exchange(grid, weights), Collective::kAllGather,
+                                     {topology, router, {}});
     return plan::alpha_beta(graph, topology).seconds_per_element / 4;
   };
   // Half of the buffer must enter each side of the slow cables, and they have a quarter of it each.
@@ -114,10 +115,10 @@ TEST_CASE("slow dimensions have less to carry") {
   CHECK(time(bucket_weights(grid, topology)) == Approx(0.25 / 5e9).epsilon(1e-3));
   // So all of it takes them last, and what would take them first is not sent at all.
   for (const Collective what : kAll) {
-    const BucketOptions options{what, bucket_weights(grid, topology)};
-    const auto graph = make_buckets(grid, {topology, router, {}}, options);
+    const Exchange exchange = torus_exchange(grid, bucket_weights(grid, topology));
+    const auto graph = make_exchange(exchange, what, {topology, router, {}});
     CHECK(std::ranges::count(graph.chunk_weights(), 0U) == 0);
-    CHECK(graph.transfers().size() == bucket_transfers(grid, options));
+    CHECK(graph.transfers().size() == exchange_transfers(exchange, what));
     CHECK(graph.transfers().size() == (what == Collective::kAllReduce ? 16 : 8));
     CHECK(plan::verify(graph, &topology).problems == std::vector<std::string>{});
   }
@@ -161,4 +162,4 @@ TEST_CASE("the torus family offers halves, and blocks only where dimensions are 
 }
 
 }  // namespace
-}  // namespace rackrail::planner::bucket_algorithm_test
+}  // namespace rackrail::planner::torus_exchange_test
