@@ -96,6 +96,13 @@ bool Codec::is_elementwise() const { return traits_of(*this).is_elementwise; }
 
 bool Codec::has_error_feedback() const { return traits_of(*this).has_error_feedback; }
 
+bool Codec::is_sparse() const {
+  return std::ranges::any_of(traits_of(*this).parameters, [](const CodecParameter& parameter) {
+    const auto* field = std::get_if<double Codec::*>(&parameter.field);
+    return field != nullptr && *field == &Codec::density;
+  });
+}
+
 bool Codec::survives_many_hops() const { return traits_of(*this).survives_many_hops; }
 
 std::int64_t kept_elements(const Codec& codec, std::int64_t elements) {

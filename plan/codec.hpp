@@ -40,6 +40,8 @@ struct Codec {
   bool is_elementwise() const;
   /// Whether the error is fed back (e ← g + e − D(C(g+e))): all that are coarser than 16 bits.
   bool has_error_feedback() const;
+  /// Whether it sends a part of the elements only.
+  bool is_sparse() const;
   /// Whether it may be applied again to every partial sum of a long route, and to gradients that
   /// are sensitive (norms, biases): rounding to 16 bits may, what is coarser may not.
   bool survives_many_hops() const;

@@ -305,9 +305,7 @@ std::vector<CollectiveForm> bypass_ring_forms(const ScheduleRequest& request) {
   }
   const auto passed = std::make_shared<const PassedGroups>(std::move(found));
   const std::size_t of_piece = 2 * (ranks - 1);
-  const std::size_t most =
-      request.is_of_one_size ? std::max<std::size_t>(request.most_transfers, kMostPlannedTransfers)
-                             : request.most_transfers;
+  const std::size_t most = request.most_pieces();
   for (const std::size_t pieces : kBypassPieces) {
     if (bypass_pieces(passed->rates, pieces, passed->hops).size() * of_piece > most ||
         pieces > request.most_rounds) {

@@ -58,6 +58,9 @@ struct ExchangeLevel {
   /// What the next level brings is passed on along this one in blocks of its steps: each block so
   /// many times as long as the one before; 1: every step by itself; 0: all at once.
   std::uint32_t growth = 0;
+  /// Of its digit; fewer than members may own parts where slices of these pipeline. 0: as many as
+  /// members, or as each of several sizes divides.
+  std::uint32_t values = 0;
 };
 
 /// A part of the buffer.

@@ -11,12 +11,14 @@ GraphSize exchange_size(std::uint64_t ranks) {
   return {movements, movements};
 }
 
-bool survives_many_hops(const plan::Codec& codec) { return codec.survives_many_hops(); }
-
-std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs) {
+std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs, Ranges ranges) {
   for (const plan::Codec& codec : {codecs.inside, codecs.across}) {
-    if (!survives_many_hops(codec)) {
-      return fmt::format("partial sums take several hops, and {} would add its error at each",
+    if (codec.is_sparse()) {
+      return fmt::format("partial sums take several hops, of which {} would send but a part",
+                         plan::to_string(codec));
+    }
+    if (ranges == Ranges::kJoined && codec.is_lossy() && !codec.is_elementwise()) {
+      return fmt::format("it joins what came in several ranges, which {} would encode anew",
                          plan::to_string(codec));
     }
   }
@@ -28,11 +30,11 @@ std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs) {
 }
 
 std::optional<std::string> refuse_exchange(const topology::Topology& topology,
-                                           const TierCodecs& codecs) {
+                                           const TierCodecs& codecs, Ranges ranges) {
   if (topology.rank_count() < 2) {
     return "one rank alone has nothing to exchange";
   }
-  return refuse_lossy_hops(codecs);
+  return refuse_lossy_hops(codecs, ranges);
 }
 
 std::optional<std::string> refuse_no_tiers(const std::vector<topology::RankGroup>& groups) {

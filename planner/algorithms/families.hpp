@@ -17,14 +17,17 @@ namespace rackrail::planner {
 /// Of schedules in which each of n parts goes to, and comes back from, all other ranks one by one.
 GraphSize exchange_size(std::uint64_t ranks);
 
-/// Whether a codec may be applied again at every hop: FP32 and FP16 may, 8-bit blocks and top-k
-/// would add their error at each of them.
-bool survives_many_hops(const plan::Codec& codec);
-/// The refusal of a family whose partial sums take many hops, if a codec does not survive them.
-std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs);
+/// Whether what a rank passes on has the ranges in which it came.
+enum class Ranges : std::uint8_t { kKept, kJoined };
+
+/// The refusal of a family whose partial sums take many hops, if a codec does not allow that; how
+/// large errors become is the error model's to say (plan/reduced_error.hpp).
+std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs,
+                                             Ranges ranges = Ranges::kKept);
 /// The same, or that of a single rank.
 std::optional<std::string> refuse_exchange(const topology::Topology& topology,
-                                           const TierCodecs& codecs);
+                                           const TierCodecs& codecs,
+                                           Ranges ranges = Ranges::kKept);
 /// The refusal of a family that needs groups (tier_groups), one of them of several ranks.
 std::optional<std::string> refuse_no_tiers(const std::vector<topology::RankGroup>& groups);
 /// The refusal of a family that needs groups (tier_groups) of one size, more than one rank each.

@@ -188,8 +188,7 @@ std::size_t most_rounds(const RankGrid& grid, const ScheduleRequest& request,
       kRoundsByHops * static_cast<double>(most_hops(grid, once)) / static_cast<double>(trees);
   const auto most =
       static_cast<std::size_t>(static_cast<double>(request.most_rounds) * std::max(1.0, longer));
-  const std::uint64_t transfers =
-      request.is_of_one_size ? kMostTransfersOfTrees : kMostPlannedTransfers;
+  const std::uint64_t transfers = kTimesMoreTransfersOfTrees * request.most_pieces();
   const auto fits = [&](std::size_t rounds) {
     options.rounds = rounds;
     return grid_tree_transfers(grid, topology, options) <= transfers;

@@ -21,7 +21,7 @@ class HalvingDoubling final : public ScheduleFamily {
 
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
-    return refuse_exchange(topology, codecs);
+    return refuse_exchange(topology, codecs, Ranges::kJoined);
   }
 
   GraphSize graph_size(const topology::Topology& topology) const override {

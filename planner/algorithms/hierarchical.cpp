@@ -109,11 +109,6 @@ std::vector<std::uint32_t> best_weights(const ScheduleRequest& request) {
   return weights;
 }
 
-/// Whether what is moved in several ranges is encoded alike, and may be at each of several levels.
-bool may_nest(const plan::Codec& codec) {
-  return survives_many_hops(codec) && (!codec.is_lossy() || codec.is_elementwise());
-}
-
 class Hierarchical final : public ScheduleFamily {
  public:
   std::string_view name() const override { return "hierarchical"; }
@@ -189,6 +184,9 @@ class Hierarchical final : public ScheduleFamily {
   static std::vector<CollectiveForm> by_levels(plan::Collective what,
                                                const ScheduleRequest& request) {
     const Exchange exchange = level_exchange(request.topology);
+    const auto may_nest = [](const plan::Codec& codec) {
+      return !codec.is_lossy() || codec.is_elementwise();
+    };
     if (!may_nest(request.codecs.inside) || !may_nest(request.codecs.across) ||
         exchange.parts.front().levels.size() < kFewestLevels) {
       return {};

@@ -57,7 +57,7 @@ namespace {
 using plan::TransferOp;
 
 constexpr std::size_t kMostTransfersInNetwork = 130'000;
-constexpr std::size_t kMostTransfersInTurn = 520'000;  // of one size alone: as 1,024 ranks have
+constexpr std::size_t kMostTransfersInTurn = 520'000;  // as 1,024 ranks have
 constexpr std::size_t kMostRanksInNetwork = 1024;
 constexpr std::size_t kMostChunks = 64;  // per shard
 constexpr std::size_t kInNetworkRounds[] = {16, 32};
@@ -67,7 +67,7 @@ constexpr double kGoodEnough = 0.002;
 constexpr double kWorthPacking = 1.005;
 constexpr std::size_t kPackedRoundsOfBuckets[] = {1, 4, 16};
 constexpr std::size_t kPackedRounds[] = {1, 4, 16, 32, 64, 96, 128, 192, 256};
-constexpr std::size_t kMostPackedTransfersOfOneSize = 500'000;
+constexpr std::size_t kMostPackedTransfers = 500'000;
 constexpr double kBytesPerElement = 4;
 constexpr double kSliceBytes = 1 << 20;  // an addition's fixed cost is of a slice like this
 // Chunks of a shard with two roots in turn. Sizes are over that of the last one, how they grow and
@@ -455,7 +455,7 @@ void for_each_packed_form(const SwitchPacking& packing, const ScheduleRequest& r
                           std::span<const std::size_t> all_rounds, Visit visit) {
   const std::size_t once = transfers_in(packing);
   const std::size_t most =
-      request.is_of_one_size ? kMostPackedTransfersOfOneSize : kMostTransfersInNetwork;
+      std::clamp(request.most_of_pipelines, kMostTransfersInNetwork, kMostPackedTransfers);
   for (const bool has_rates : {false, true}) {
     for (const std::size_t rounds : all_rounds) {
       if (rounds <= request.most_rounds && rounds * once <= most &&
@@ -484,7 +484,8 @@ std::optional<plan::TransferGraph> in_turn(const ScheduleRequest& request, const
   }
   const Cut cut = cut_in_turn();
   const std::size_t of_a_chunk = best.second.transfers().size() / best.second.chunk_count();
-  const std::size_t most = request.is_of_one_size ? kMostTransfersInTurn : kMostTransfersInNetwork;
+  const std::size_t most =
+      std::clamp(request.most_of_pipelines, kMostTransfersInNetwork, kMostTransfersInTurn);
   if (of_a_chunk * shape.shards() * cut.weights.size() > most) {
     return std::nullopt;
   }

@@ -206,8 +206,9 @@ class MeshTrees final : public ScheduleFamily {
     }
     // Each ever more transfers, and the second fewer than the first to begin with: series of their
     // own (DivisionSearch).
-    if (request.is_of_one_size) {
-      CableGraphs::add_forms(request, kManyTrees, kMostTransfersOfTrees, kSlicesOfTrees, forms);
+    const std::size_t most = kTimesMoreTransfersOfTrees * request.most_pieces();
+    if (2 * kManyTrees.most * (request.topology.rank_count() - 1) <= most) {
+      CableGraphs::add_forms(request, kManyTrees, most, kSlicesOfTrees, forms);
     }
     CableGraphs::add_forms(request, kFewTrees, request.most_transfers, 1, forms);
     return forms;

@@ -95,14 +95,14 @@ class ForestFamily final : public ScheduleFamily {
     if (what == plan::Collective::kAllReduce) {
       // First: what they reach, others may not have to be made for.
       for (const AllReduceForests& forests :
-           settled_forests(request.topology, request.is_of_one_size)) {
+           settled_forests(request.topology, request.most_pieces() >= kMostTransfersSettled)) {
         add_settled(forests, request, forms);
         if (is_far_better(forests.algbw, rate_of_halves(request.topology))) {
           return forms;
         }
       }
     }
-    if (what == plan::Collective::kAllReduce && is_uneven && request.is_of_one_size) {
+    if (what == plan::Collective::kAllReduce && is_uneven) {
       for (const AllReduceForests& forests : host_forests(request.topology)) {
         add_forms(what, forests, request, {Pace::kRatedTurns}, forms, kRoundsOfHosts);
       }
@@ -153,8 +153,9 @@ class ForestFamily final : public ScheduleFamily {
     if (request.topology.node_count() == request.topology.rank_count()) {  // each has its own link
       const std::size_t arcs =
           2 * forests.broadcast.trees.size() * (request.topology.rank_count() - 1);
-      if (request.is_of_one_size && finer.most_transfers / arcs < kRoundsEnough) {
-        finer.most_transfers = kMostPlannedTransfers;
+      if (request.most_of_pipelines > finer.most_transfers &&
+          finer.most_transfers / arcs < kRoundsEnough) {
+        finer.most_transfers = request.most_of_pipelines;
         add_forms(plan::Collective::kAllReduce, forests, finer, {Pace::kEvenTurns}, forms,
                   kRoundsOfMany);
         return;
@@ -225,7 +226,7 @@ class ForestFamily final : public ScheduleFamily {
                                      bool is_uneven) {
     if (is_uneven) {
       std::vector<Pace> paces = {Pace::kRated, Pace::kUrgent};
-      if (what == plan::Collective::kReduceScatter && request.is_of_one_size) {
+      if (what == plan::Collective::kReduceScatter) {
         paces.push_back(Pace::kRatedTurns);  // sums hold each other up at devices
       }
       return paces;

@@ -93,7 +93,7 @@ void add_balanced_forms(plan::Collective what, const RankGrid& grid, const Sched
   add(0, kMostPlannedTransfers);
   if (!are_dimensions_alike(grid, request.topology)) {
     for (const std::uint32_t growth : kGrowths) {
-      add(growth, request.is_of_one_size ? kMostPlannedTransfers : request.most_transfers);
+      add(growth, request.most_pieces());
     }
   }
 }
@@ -108,7 +108,7 @@ class Torus final : public ScheduleFamily {
     if (auto* reason = std::get_if<std::string>(&found)) {
       return std::move(*reason);
     }
-    return refuse_lossy_hops(codecs);
+    return refuse_lossy_hops(codecs, Ranges::kJoined);
   }
 
   bool depends_on_codecs() const override { return true; }
@@ -146,9 +146,7 @@ class Torus final : public ScheduleFamily {
     }
     const auto& grid = std::get<RankGrid>(found);
     if (what == plan::Collective::kAllReduce) {
-      if (request.is_of_one_size) {  // what is slower than these is not simulated then
-        forms = grid_tree_forms(grid, request);
-      }
+      forms = grid_tree_forms(grid, request);  // what is slower than these is not simulated then
       forms.emplace_back(all_reduce(request), request.topology);
     }
     const bool are_alike = are_dimensions_alike(grid, request.topology);

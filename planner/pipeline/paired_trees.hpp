@@ -39,9 +39,8 @@ struct PairedTree {
   std::uint32_t weight = 1;   ///< of such a message, in any unit
 };
 
-/// Of a graph of such trees that is tried for one size alone, and not stored (about 6 GB of
-/// memory).
-inline constexpr std::uint64_t kMostTransfersOfTrees = std::uint64_t{1} << 24U;
+/// Times the transfers that others may have: of deep trees pieces are what keeps links full.
+inline constexpr std::uint64_t kTimesMoreTransfersOfTrees = 4;
 
 class PairedTrees {
  public:

@@ -1,6 +1,7 @@
 // What a schedule is made for: a cluster, its routes, codecs, and how finely it may be divided.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -36,9 +37,11 @@ struct ScheduleRequest {
   std::size_t most_rounds = kRoundsOfBuckets;
   std::size_t most_transfers = 130'000;
   bool may_have_rates = true;  ///< routes, in collectives(): some executors do not enforce them
-  /// Of collectives(), whether one size only is looked at: what gains by it may then have up to
-  /// kMostPlannedTransfers, trees on large grids more.
-  bool is_of_one_size = false;
+  /// Of collectives(): so many transfers may have what nothing else comes near to, and what gains by
+  /// very many pieces, if that is more; trees on grids four times as many.
+  std::size_t most_of_pipelines = 0;
+
+  std::size_t most_pieces() const { return std::max(most_transfers, most_of_pipelines); }
 };
 
 }  // namespace rackrail::planner

@@ -179,13 +179,10 @@ Topology random_racks(std::uint64_t seed) {
   return topology;
 }
 
-TEST_CASE("trees of at most 2 diameters + 4 arcs keep 98 % of the bound of random racks") {
-  int longer_than_most = 0;  // with no limit trees might be deeper
+TEST_CASE("trees keep 98 % of the bound of random racks") {
   for (std::uint64_t i = 0; i < 100; ++i) {
     const std::uint64_t seed = kSeed + i;
     const Topology topology = random_racks(seed);
-    const std::size_t deepest = 2 * test::diameter_of(topology) + 4;
-    longer_than_most += topology.rank_count() - 1 > deepest ? 1 : 0;
     for (const bool is_reversed : {false, true}) {
       INFO("seed " << seed << (is_reversed ? ", reversed" : ""));
       const Forest forest = make_forest(topology, {.most_trees_per_rank = 16}, is_reversed);
@@ -194,10 +191,8 @@ TEST_CASE("trees of at most 2 diameters + 4 arcs keep 98 % of the bound of rando
                                      : topology::allgather_bound(topology);
       CHECK(test::rate_of_worst_link(topology, forest) >=
             0.98 * static_cast<double>(bound.algbw.bytes_per_second()));
-      CHECK(test::longest_way(forest, topology.rank_count()) <= deepest);
     }
   }
-  CHECK(longer_than_most > 10);
 }
 
 TEST_CASE("forests reach what switches can pass on of what they receive") {

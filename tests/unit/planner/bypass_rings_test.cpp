@@ -102,7 +102,7 @@ TEST_CASE("where one size is looked at rings past slow members have as much as a
   ScheduleRequest request = test::request_of(topology, router);
   request.most_transfers = 10;
   CHECK(bypass_ring_forms(request).empty());
-  request.is_of_one_size = true;
+  request.most_of_pipelines = kMostPlannedTransfers;
   CHECK_FALSE(bypass_ring_forms(request).empty());
 }
 

@@ -136,7 +136,7 @@ TEST_CASE("what trees on grids are like is known before they are made", "[slow]"
                                                            .router = router,
                                                            .codecs = {},
                                                            .most_rounds = 8,
-                                                           .is_of_one_size = true});
+                                                           .most_of_pipelines = kMostPlannedTransfers});
     CHECK(forms.size() >= 2);
     for (const CollectiveForm& form : forms) {
       check_shape(form, topology);
@@ -155,7 +155,7 @@ TEST_CASE("what trees on grids are like is known before they are made", "[slow]"
   };
   const std::int64_t of_plan = most();
   CHECK(of_plan <= static_cast<std::int64_t>(kMostPlannedTransfers));
-  request.is_of_one_size = true;
+  request.most_of_pipelines = kMostPlannedTransfers;
   CHECK(most() > 3 * of_plan);
   // Halves are as good on a torus.
   const Topology torus = shuffled_grid({{5, true}, {7, true}});
