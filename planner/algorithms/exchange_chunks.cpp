@@ -91,7 +91,9 @@ std::size_t ChunkDigits::owner(std::size_t l, std::size_t members, std::size_t v
   if (way(l) == Way::kTree) {
     return make_binary_tree(members, value == 1).from_root.front();
   }
-  if (l == 0 && part_.levels[l].values == 0) {  // lines, each at the same member of groups of all sizes if they have as many
+  if (l == 0 &&
+      part_.levels[l].values ==
+          0) {  // lines, each at the same member of groups of all sizes if they have as many
     return (part_.lanes.empty() ? value : part_.lanes[value].line) % members;
   }
   return value * members / values_[l];

@@ -26,8 +26,7 @@ std::optional<std::string> refuse_lossy_hops(const TierCodecs& codecs,
                                              Ranges ranges = Ranges::kKept);
 /// The same, or that of a single rank.
 std::optional<std::string> refuse_exchange(const topology::Topology& topology,
-                                           const TierCodecs& codecs,
-                                           Ranges ranges = Ranges::kKept);
+                                           const TierCodecs& codecs, Ranges ranges = Ranges::kKept);
 /// The refusal of a family that needs groups (tier_groups), one of them of several ranks.
 std::optional<std::string> refuse_no_tiers(const std::vector<topology::RankGroup>& groups);
 /// The refusal of a family that needs groups (tier_groups) of one size, more than one rank each.

@@ -7,27 +7,28 @@
 // leaves it at the NIC before, in every second host the other way round: so the hop from one host
 // to the next stays on its rail, and each NIC has one ring in and one out.
 //
-// A single ring has a chunk for each rank. Of several each has one for each host, whose slices
+// A single ring has a chunk for each rank. Of several each has a few for each host, whose slices
 // follow one another through the host (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms
 // for clusters of workstations", J. Parallel Distrib. Comput. 69, 2009, have the former).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
-#include <set>
-#include <span>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "planner/algorithms/exchange.hpp"
 #include "planner/algorithms/families.hpp"
 #include "planner/groups/rank_groups.hpp"
-#include "topology/attachments.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
 constexpr std::size_t kOneRound[] = {1};
+// Of several rings. More fill links sooner, slices of few as soon, at as many messages.
+constexpr std::size_t kMostChunksOfHost = 4;
 // Beyond, one ring by formulas is looked at instead of one for each NIC.
 constexpr std::uint64_t kMostTransfersOfRings = kMostPlannedTransfers / 2;
 
@@ -44,48 +45,48 @@ std::vector<std::vector<Rank>> hosts_in_order(const topology::Topology& topology
   return hosts;
 }
 
-/// By NIC of a host, in near order, the place of the first rank that is nearest to it.
-std::vector<std::size_t> first_at_nics(std::span<const Rank> host,
-                                       const std::vector<topology::Attachment>& attached) {
-  std::set<NodeId> seen;
-  std::vector<std::size_t> first;
-  for (std::size_t i = 0; i < host.size(); ++i) {
-    const auto& nic = attached[host[i].index()].nic;
-    if (nic && seen.insert(*nic).second) {
-      first.push_back(i);
+/// How many adapters each host has, at least; no more than ranks.
+std::size_t fewest_nics(const topology::Topology& topology,
+                        const std::vector<std::vector<Rank>>& hosts) {
+  std::map<std::string, std::size_t> nics;
+  for (std::size_t v = 0; v < topology.node_count(); ++v) {
+    if (const topology::Node& node = topology.node(NodeId(v));
+        node.kind == topology::NodeKind::kNic) {
+      ++nics[node.host];
     }
   }
-  return first;
+  std::size_t fewest = SIZE_MAX;
+  for (const std::vector<Rank>& host : hosts) {
+    fewest = std::min({fewest, host.size(), nics[topology.node(topology.node_of(host[0])).host]});
+  }
+  return fewest;
 }
 
 struct Rings {
   std::vector<std::vector<Rank>> orders;
-  std::size_t hosts = 0;
+  std::size_t chunks = 0;  ///< of each
 };
 
 Rings rings_of(const topology::Topology& topology) {
   const std::vector<std::vector<Rank>> hosts = hosts_in_order(topology);
-  const std::vector<topology::Attachment> attached = topology::attachments(topology);
-  std::vector<std::vector<std::size_t>> nics;
-  std::size_t count = SIZE_MAX;
+  const std::size_t ranks = topology.rank_count();
+  std::size_t largest = 0;
   for (const std::vector<Rank>& host : hosts) {
-    nics.push_back(first_at_nics(host, attached));
-    count = std::min(count, nics.back().size());
+    largest = std::max(largest, host.size());
   }
-  const std::uint64_t ranks = topology.rank_count();
-  if (hosts.size() < 2 || count * hosts.size() * 2 * (ranks - 1) > kMostTransfersOfRings) {
+  std::size_t count = hosts.size() < 2 ? 1 : fewest_nics(topology, hosts);
+  const std::size_t chunks = hosts.size() * std::min(largest, kMostChunksOfHost);
+  if (count < 2 || count * chunks * 2 * (ranks - 1) > kMostTransfersOfRings) {
     count = 1;
   }
   Rings rings;
-  rings.hosts = hosts.size();
-  for (std::size_t c = 0; c < std::max<std::size_t>(count, 1); ++c) {
+  rings.chunks = count > 1 ? chunks : ranks;
+  for (std::size_t c = 0; c < count; ++c) {
     std::vector<Rank>& order = rings.orders.emplace_back();
     for (std::size_t h = 0; h < hosts.size(); ++h) {
       std::vector<Rank> host = hosts[h];
-      if (count > 1) {
-        const std::size_t first = nics[h][c * nics[h].size() / count];
-        std::ranges::rotate(host, host.begin() + static_cast<std::ptrdiff_t>(first));
-      }
+      std::ranges::rotate(host,
+                          host.begin() + static_cast<std::ptrdiff_t>(c * host.size() / count));
       if (h % 2 == 1) {
         std::ranges::reverse(host);
       }
@@ -99,7 +100,7 @@ Exchange exchange_of(const Rings& rings) {
   const std::size_t count = rings.orders.size();
   Exchange exchange{"ring", count > 1 ? fmt::format("{} rings, one per NIC", count) : "", {}};
   for (const std::vector<Rank>& order : rings.orders) {
-    const auto chunks = static_cast<std::uint32_t>(count > 1 ? rings.hosts : order.size());
+    const auto chunks = static_cast<std::uint32_t>(rings.chunks);
     exchange.parts.push_back(
         {RankHierarchy(order, {}), {{.way = Way::kRing, .values = chunks}}, {}, {}});
   }
@@ -117,9 +118,8 @@ class Ring final : public ScheduleFamily {
 
   GraphSize graph_size(const topology::Topology& topology) const override {
     const Rings rings = rings_of(topology);
-    const std::uint64_t ranks = topology.rank_count();
-    const std::uint64_t chunks = rings.orders.size() > 1 ? rings.hosts : ranks;
-    const std::uint64_t transfers = rings.orders.size() * 2 * chunks * (ranks - 1);
+    const std::uint64_t transfers =
+        rings.orders.size() * rings.chunks * 2 * (topology.rank_count() - 1);
     return {transfers, transfers};
   }
 
@@ -141,7 +141,7 @@ class Ring final : public ScheduleFamily {
       return ScheduleFamily::collectives(what, request);
     }
     Rings rings = rings_of(request.topology);
-    rings.hosts = request.topology.rank_count();  // each rank owns a part
+    rings.chunks = request.topology.rank_count();  // each rank owns a part
     if (auto forms = exchange_forms(exchange_of(rings), what, request, kOneRound); !forms.empty()) {
       return forms;
     }

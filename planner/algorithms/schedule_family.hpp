@@ -1,7 +1,7 @@
 // Schedule families: functions from a topology to a transfer graph.
 //
-// To add one: write planner/algorithms/<family>.cpp with a class derived from ScheduleFamily and its
-// factory make_<family>(), add the line RACKRAIL_REGISTER(<family>) to
+// To add one: write planner/algorithms/<family>.cpp with a class derived from ScheduleFamily and
+// its factory make_<family>(), add the line RACKRAIL_REGISTER(<family>) to
 // planner/algorithms/families.def, and put a test into tests/unit/planner/. Nothing else changes.
 #pragma once
 

@@ -45,11 +45,10 @@ void PairedTrees::add_message(plan::TransferOp op, const PairedArc& arc,
   const bool is_copy = op == plan::TransferOp::kCopy;
   const Rank src = is_copy ? arc.from : arc.to;
   const Rank dst = is_copy ? arc.to : arc.from;
-  const topology::Route* own = is_copy ? arc.down : arc.up;
   const auto number = static_cast<std::uint32_t>(moves_.size());
   Move& move = moves_.emplace_back();
   move.weight = weight_ * range.count;
-  move.route = own != nullptr ? own : &route(src, dst);
+  move.route = &route(src, dst);
   move.part = static_cast<std::uint32_t>(first_chunk_.size() - 1);
   move.chunk = range.count < smaller_ ? 1 + range.begin : 0;
   move.latency = topology::route_latency(request_.topology, *move.route).seconds();
@@ -70,7 +69,7 @@ void PairedTrees::add_message(plan::TransferOp op, const PairedArc& arc,
   std::ranges::sort(move.predecessors);
   move.predecessors.erase(std::unique(move.predecessors.begin(), move.predecessors.end()),
                           move.predecessors.end());
-  messages_.push_back({src, dst, op, range, own != nullptr});
+  messages_.push_back({src, dst, op, range});
 }
 
 const topology::Route& PairedTrees::route(Rank src, Rank dst) {
@@ -82,13 +81,6 @@ const topology::Route& PairedTrees::route(Rank src, Rank dst) {
 }
 
 plan::TransferGraph PairedTrees::take() {
-  return in_order(
-      paced(moves_, cuts_, request_.topology, kPacedBytesOfPairs / static_cast<double>(whole_)));
-}
-
-plan::TransferGraph PairedTrees::take_in_stages() { return in_order(in_stages(moves_, 1)); }
-
-plan::TransferGraph PairedTrees::in_order(const std::vector<Turn>& turns) {
   GraphBuilder builder(name_, request_, weights_);
   std::vector<std::size_t> first_id = {0};  // of each move
   for (const Move& move : moves_) {
@@ -96,7 +88,8 @@ plan::TransferGraph PairedTrees::in_order(const std::vector<Turn>& turns) {
   }
   std::vector<TransferId> ids(first_id.back());
   std::vector<TransferId> after;
-  for (const auto& [number, piece] : turns) {
+  for (const auto& [number, piece] :
+       paced(moves_, cuts_, request_.topology, kPacedBytesOfPairs / static_cast<double>(whole_))) {
     const Move& move = moves_[number];
     after.clear();
     for (const std::uint32_t before : move.predecessors) {
@@ -104,22 +97,14 @@ plan::TransferGraph PairedTrees::in_order(const std::vector<Turn>& turns) {
     }
     const auto pieces = static_cast<std::uint32_t>(cuts_.sizes[move.part].size());
     const std::uint32_t smaller = chunks_of(move.part) / pieces;
-    const GraphBuilder::Range range = messages_[number].range;
-    ids[first_id[number] + piece] =
-        send(builder, number,
-             {first_chunk_[move.part] + piece * smaller + range.begin, range.count}, after);
+    const auto& [src, dst, op, of_piece] = messages_[number];
+    const GraphBuilder::Range range{first_chunk_[move.part] + piece * smaller + of_piece.begin,
+                                    of_piece.count};
+    ids[first_id[number] + piece] = op == plan::TransferOp::kCopy
+                                        ? builder.copy(src, dst, range, after)
+                                        : builder.reduce(src, dst, range, after);
   }
   return builder.take();
-}
-
-TransferId PairedTrees::send(GraphBuilder& builder, std::uint32_t message,
-                             GraphBuilder::Range range, std::span<const TransferId> after) const {
-  const auto& [src, dst, op, of_piece, has_own_route] = messages_[message];
-  if (has_own_route) {
-    return builder.add(op, src, dst, range, after, *moves_[message].route);
-  }
-  return op == plan::TransferOp::kCopy ? builder.copy(src, dst, range, after)
-                                       : builder.reduce(src, dst, range, after);
 }
 
 std::uint32_t PairedTrees::chunks_of(std::uint32_t tree) const {

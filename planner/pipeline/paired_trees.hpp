@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -27,9 +26,6 @@ struct PairedArc {
   Rank from;
   Rank to;
   bool is_whole = false;  ///< takes a piece in one message; so do all behind it
-  // If not those of the router; they must outlive the trees.
-  const topology::Route* down = nullptr;
-  const topology::Route* up = nullptr;
 };
 
 struct PairedTree {
@@ -49,11 +45,8 @@ class PairedTrees {
   PairedTrees(std::string name, const ScheduleRequest& request, std::uint32_t slices);
 
   void add(const PairedTree& tree);
-  /// Either of these, once.
+  /// Once.
   plan::TransferGraph take();
-  /// In an order that is found at once and is slow: for what does not depend on it. Precondition:
-  /// trees of one piece each.
-  plan::TransferGraph take_in_stages();
 
  private:
   using Numbers = std::vector<std::uint32_t>;
@@ -64,14 +57,10 @@ class PairedTrees {
     Rank dst;
     plan::TransferOp op = plan::TransferOp::kReduce;
     GraphBuilder::Range range;
-    bool has_own_route = false;
   };
 
   void add_messages(plan::TransferOp op, const PairedArc& arc);
   void add_message(plan::TransferOp op, const PairedArc& arc, GraphBuilder::Range range);
-  plan::TransferGraph in_order(const std::vector<Turn>& turns);
-  TransferId send(GraphBuilder& builder, std::uint32_t message, GraphBuilder::Range range,
-                  std::span<const TransferId> after) const;
   Numbers& here(Rank rank, std::uint32_t chunk) { return here_[rank.index() * smaller_ + chunk]; }
   const topology::Route& route(Rank src, Rank dst);
   std::uint32_t chunks_of(std::uint32_t tree) const;

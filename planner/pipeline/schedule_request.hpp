@@ -37,8 +37,8 @@ struct ScheduleRequest {
   std::size_t most_rounds = kRoundsOfBuckets;
   std::size_t most_transfers = 130'000;
   bool may_have_rates = true;  ///< routes, in collectives(): some executors do not enforce them
-  /// Of collectives(): so many transfers may have what nothing else comes near to, and what gains by
-  /// very many pieces, if that is more; trees on grids four times as many.
+  /// Of collectives(): so many transfers may have what nothing else comes near to, and what gains
+  /// by very many pieces, if that is more; trees on grids four times as many.
   std::size_t most_of_pipelines = 0;
 
   std::size_t most_pieces() const { return std::max(most_transfers, most_of_pipelines); }

@@ -60,8 +60,7 @@ std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan:
              .most_transfers =
                  std::min(options.is_of_one_size ? of_one_size : usual, options.most_transfers),
              .may_have_rates = options.may_have_rates,
-             .most_of_pipelines =
-                 options.is_of_one_size ? std::size_t{kMostPlannedTransfers} : 0});
+             .most_of_pipelines = options.is_of_one_size ? std::size_t{kMostPlannedTransfers} : 0});
 }
 
 std::vector<FormShape> shapes_of(std::span<const CollectiveForm> forms) {

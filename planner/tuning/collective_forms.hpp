@@ -48,7 +48,7 @@ inline constexpr SliceSearch kSlicesOfOneSize{.most_messages = 600'000,
                                               .most_left_out = 100'000};
 
 struct FormOptions {
-  bool may_have_rates = true;  ///< routes
+  bool may_have_rates = true;   ///< routes
   bool is_of_one_size = false;  ///< not a table: there may be more transfers
   /// Where the usual limit is above; what may have more where one size is looked at keeps that.
   std::size_t most_transfers = SIZE_MAX;

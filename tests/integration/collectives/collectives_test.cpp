@@ -166,7 +166,7 @@ void check_sums(const std::string& transport) {
   // racks are uneven, and a torus where ranks are not joined directly.
   constexpr int kTrueHierarchies = 2 * 4;
   constexpr int kTiersOfAnySize = 2 * 7;
-  constexpr int kSlowGrids = 1;  // broken, but grids, for a torus as well as for trees
+  constexpr int kSlowGrids = 1;  // broken, but grids
   for (const auto& family : planner::schedule_families()) {
     CAPTURE(family->name());
     std::size_t expected = clusters.size();
@@ -174,7 +174,6 @@ void check_sums(const std::string& transport) {
     if (family->name() == "hierarchical") expected = kTiersOfAnySize;
     if (family->name() == "in-network") expected = shapes().size() - 2;  // of more than two ranks
     if (family->name() == "torus") expected = grids().size() + kSlowGrids;
-    if (family->name() == "mesh-trees") expected = broken_grids().size();
     CHECK(executed[family->name()] == static_cast<int>(expected));
   }
 }
@@ -195,9 +194,6 @@ Topology cluster_for(const planner::ScheduleFamily& family, const std::vector<st
   const auto rows = static_cast<int>(sizes[0]);
   if (family.name() == "torus" && rows > 1) {
     return test::grid(rows, 2, false);
-  }
-  if (family.name() == "mesh-trees" && rows > 1) {
-    return test::broken_grid(rows, 2, false, {{0, Bandwidth(250'000'000)}});
   }
   return racks(sizes, family.name() == "in-network");
 }

@@ -186,7 +186,7 @@ TEST_CASE("a mesh and a torus that have lost a cable, or have a slow one, are ne
       GENERATE(Grid{false, {20}}, Grid{true, {20}}, Grid{true, {20, Bandwidth(300'000'000)}});
   const topology::Topology topology = test::broken_grid(5, 6, grid.wrap, {grid.cable});
   const auto over = [&](plan::Collective what, Bandwidth bound) {
-    return over_bound(topology, what, bound, {}, "mesh-trees");
+    return over_bound(topology, what, bound, {}, "forest");
   };
   const double all_gather =
       over(plan::Collective::kAllGather, topology::allgather_bound(topology).algbw);

@@ -132,11 +132,12 @@ TEST_CASE("what trees on grids are like is known before they are made", "[slow]"
                                       {{3, false}, {3, true}, {5, false}}}) {
     const Topology topology = shuffled_grid(sides);
     topology::Router router(topology);
-    const auto forms = grid_tree_forms(grid_of(topology), {.topology = topology,
-                                                           .router = router,
-                                                           .codecs = {},
-                                                           .most_rounds = 8,
-                                                           .most_of_pipelines = kMostPlannedTransfers});
+    const auto forms =
+        grid_tree_forms(grid_of(topology), {.topology = topology,
+                                            .router = router,
+                                            .codecs = {},
+                                            .most_rounds = 8,
+                                            .most_of_pipelines = kMostPlannedTransfers});
     CHECK(forms.size() >= 2);
     for (const CollectiveForm& form : forms) {
       check_shape(form, topology);

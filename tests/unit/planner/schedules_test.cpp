@@ -197,8 +197,8 @@ TEST_CASE("every family is right on grids and tori, and the torus family on all 
 }
 
 TEST_CASE("every family is right on grids that have lost a cable or have a slow one") {
-  check_families(test::broken_grid(3, 5, false, {{10}}), "mesh-trees");
-  check_families(test::broken_grid(4, 4, true, {{12}, {20, Bandwidth(250'000'000)}}), "mesh-trees");
+  check_families(test::broken_grid(3, 5, false, {{10}}), "forest");
+  check_families(test::broken_grid(4, 4, true, {{12}, {20, Bandwidth(250'000'000)}}), "forest");
 }
 
 TEST_CASE("the torus family sends over direct links only, and over all of them alike") {
