@@ -386,6 +386,8 @@ sim::Records write_records(const CollectiveCase& c, const FastestOfFamilies& fas
   return records;
 }
 
+constexpr std::string_view kInNetwork = "in-network";  // the family whose sums switches make
+
 bool is_staged(const topology::Topology& cluster) {
   for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
     if (cluster.node(cluster.node_of(Rank(r))).host_staging > Bandwidth()) {
@@ -395,10 +397,12 @@ bool is_staged(const topology::Topology& cluster) {
   return false;
 }
 
-Bandwidth bound_of_rate(const topology::Topology& cluster, plan::Collective what) {
+Bandwidth bound_of_rate(const topology::Topology& cluster, plan::Collective what,
+                        bool may_add_in_network) {
   switch (what) {
     case plan::Collective::kAllReduce:
-      return planner::network_bound(cluster).algbw;
+      return may_add_in_network ? planner::network_bound(cluster).algbw
+                                : topology::joint_allreduce_bound(cluster).algbw;
     case plan::Collective::kReduceScatter:
       return topology::reducescatter_bound(cluster).algbw;
     case plan::Collective::kAllGather:
@@ -407,10 +411,13 @@ Bandwidth bound_of_rate(const topology::Topology& cluster, plan::Collective what
   return topology::allgather_bound(cluster).algbw;
 }
 
-/// Time that no schedule can be below, for so many bytes: by rates and by latencies.
-Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded) {
+/// Time that no schedule can be below, for so many bytes: by rates and by latencies. Of those that
+/// leave adding to ranks, or of all.
+Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded,
+                     bool may_add_in_network) {
   return std::max(topology::latency_bound(cluster),
-                  encoded / bound_of_rate(cluster, what) - topology::longest_burst_time(cluster));
+                  encoded / bound_of_rate(cluster, what, may_add_in_network) -
+                      topology::longest_burst_time(cluster));
 }
 
 }  // namespace
@@ -464,7 +471,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const Bytes encoded = plan::encoded_size(codec, elements);
   const bool has_changes = !simulation.disturbances.capacity.empty();
   if (options.schedule == kBestSchedule && c.is_quick && !has_changes) {
-    c.bound = lower_bound(cluster, what, encoded);
+    c.bound = lower_bound(cluster, what, encoded, true);
   }
   ProgressBar bar("simulating", session.progress_elsewhere());
   const auto progress = [&bar](double share) { bar.update(share); };
@@ -501,12 +508,9 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const double algbw = moved / result.time.seconds();
   // Of each byte of the buffer, so much crosses a rank's port (nccl-tests, PERFORMANCE.md).
   const double busbw = algbw * (what == plan::Collective::kAllReduce ? 2 : 1) * (n - 1) / n;
-  const Duration bound =
-      c.bound > Duration()
-          ? c.bound
-          : lower_bound(
-                has_changes ? sim::at_best(cluster, simulation.disturbances, result.time) : cluster,
-                what, encoded);
+  const Duration bound = lower_bound(
+      has_changes ? sim::at_best(cluster, simulation.disturbances, result.time) : cluster, what,
+      encoded, family == kInNetwork);
   const double gap = bound > Duration() ? result.time / bound - 1 : 0;
   if (ended_early && !is_partial) {
     notes.push_back(fmt::format(

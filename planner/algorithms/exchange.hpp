@@ -1,6 +1,6 @@
 // The multi-dimensional exchange: reduce-scatter, all-gather and all-reduce level by level of a
 // hierarchy of ranks. What is called hierarchical, two-level, rail-optimised rings, rings of rings,
-// the bucket algorithm of tori and Rabenseifner's halving are this with other levels and ways.
+// the bucket algorithm of tori and Rabenseifner's halving are this with other levels and methods.
 //
 // Model. The buffer has one chunk for each choice of a member at each level: a chunk is a digit per
 // level, that of the lowest level first and most significant. A group sums a chunk up at the member
@@ -10,7 +10,7 @@
 // is all that must leave each level's groups, and at each level it talks to those at the same place
 // in the other members: those of its rail.
 //
-// How members exchange (Way):
+// How members exchange (method):
 //   direct  each sends each other one what that owns. One hop; (n − 1) messages at once.
 //   ring    what a member owns is summed on its way around all others. n − 1 hops; each talks to
 //           one other only, so links are full from the first hop to the last.
@@ -26,8 +26,8 @@
 // level below as it comes instead of at the end (ExchangeLevel::growth); sums of a level below are
 // made when the ring is about to need them. So copies inside a host go on while NICs receive.
 //
-// Lines. Members of groups of several sizes share lines: line l is at member l mod n. Where some
-// lines are slower than others, they carry unequal parts (groups/line_lanes.hpp); what a rank owns
+// Rails. Members of groups of several sizes share rails: rail l is at member l mod n. Where some
+// rails are slower than others, they carry unequal parts (groups/line_lanes.hpp); what a rank owns
 // may then be carried by another one of its group.
 //
 // References. Two levels of rings: Cho et al., "BlueConnect" (MLSys 2019); tori: Jain and

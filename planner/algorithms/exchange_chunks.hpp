@@ -37,7 +37,7 @@ class ChunkDigits {
   Rank carrier(std::size_t chunk) const { return holders_.back()[chunk]; }
   /// Who owns it.
   Rank home(std::size_t chunk) const;
-  /// None where lanes are even.
+  /// None where rails carry equal parts.
   const LineLane* lane(std::size_t chunk) const {
     return part_.lanes.empty() ? nullptr : &part_.lanes[chunk / width(0)];
   }
@@ -56,7 +56,7 @@ class ChunkDigits {
 };
 
 /// By chunk of a round, in lowest terms: the part's own, else such that every rank owns as much; of
-/// an all-reduce all alike, or as lanes say. None where ranks must own as much and cannot.
+/// an all-reduce equal ones, or as rails carry. None where ranks must own as much and cannot.
 std::optional<std::vector<std::uint32_t>> weights_of(const ExchangePart& part,
                                                      const ChunkDigits& digits,
                                                      plan::Collective what);

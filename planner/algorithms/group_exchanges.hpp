@@ -39,7 +39,7 @@ std::size_t ring_lines(const std::vector<topology::RankGroup>& groups);
 LineLanes uneven_lanes(plan::Collective what, const ScheduleRequest& request);
 
 /// In one hop across groups. Weights are those of chunks, line by line and in each by the owning
-/// group; none: all alike.
+/// group; none: equal ones.
 Exchange direct_exchange(const topology::Topology& topology,
                          const std::vector<std::uint32_t>& weights = {});
 

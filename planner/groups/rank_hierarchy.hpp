@@ -4,7 +4,8 @@
 //
 // At each level the groups of the level below are members of larger groups; at the lowest, ranks
 // are. The last level has one group. Members are in the order of their first ranks, so those of
-// several groups that deal with each other sit alike in their machines, whatever their numbers.
+// several groups that deal with each other sit at the same place of their machines, whatever their
+// numbers.
 #pragma once
 
 #include <cstddef>

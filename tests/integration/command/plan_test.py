@@ -422,7 +422,7 @@ network: {wiring: leaf-spine, spine: {count: 1, bandwidth: 50 Gbit/s, latency: 1
         self.assertNotIn("partial sums", refused.err)
         refused = self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring",
                                 "--codec", "topk", status=2)
-        self.assertIn("topk would add its error at each", refused.err)
+        self.assertIn("of which topk would send but a part", refused.err)
 
     def test_a_codec_that_is_not_its_schedules_is_refused(self):
         self.rackrail("plan", "two-racks-40g", "resnet-50", "--schedule", "ring", "--codec",

@@ -30,7 +30,7 @@ class Schedules(harness.CommandTest):
         table = self.rackrail_json("schedules", "two-racks-40g", "--from", "1 MiB", "--to",
                                    "3 MiB", "--codec", "int8", "--all")
         self.assertEqual([row["bytes"] for row in table["sizes"]], [1 << 20, 2 << 20])
-        self.assertIn("several hops", table["refused"]["ring"])
+        self.assertIn("several ranges", table["refused"]["halving-doubling"])
         for row in table["sizes"]:
             for times in row["schedules"].values():
                 self.assertEqual(set(times), {"time_s"})

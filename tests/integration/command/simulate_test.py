@@ -160,15 +160,18 @@ class Simulate(harness.CommandTest):
         self.assertAlmostEqual(packet["step_time_s"] / flow["step_time_s"], 1, delta=0.05)
 
     def test_large_rings_of_the_shipped_clusters_run_at_their_bottlenecks_rate(self):
-        # One ring passes each machine once in and once out, through one port of this rate.
-        for cluster, rate in (("two-racks-40g", 5e9), ("a100-8x8", 25e9),
-                              ("fat-tree-128-2to1", 12.5e9), ("h100-32x8-rail", 50e9)):
+        # A ring passes each machine once in and once out, through one port of this rate; there is
+        # one for each port, of which slices are still to pass the machine when links fall idle.
+        for cluster, rate, ports in (("two-racks-40g", 5e9, 1), ("a100-8x8", 25e9, 8),
+                                     ("fat-tree-128-2to1", 12.5e9, 1),
+                                     ("h100-32x8-rail", 50e9, 8)):
             with self.subTest(cluster=cluster):
                 result = self.collective(cluster, "16GiB", "ring")
+                idle = 0.005 if ports == 1 else 0.03
                 busiest = max(link["utilization"] for link in result["links"])
-                self.assertGreater(busiest, 0.995)
+                self.assertGreater(busiest, 1 - idle)
                 self.assertLessEqual(busiest, 1 + 1e-9)
-                self.assertAlmostEqual(result["busbw_Bps"] / rate, 1, delta=0.005)
+                self.assertAlmostEqual(result["busbw_Bps"] / (rate * ports), 1, delta=idle)
 
     def test_time_grows_with_size_and_a_codec_takes_fewer_bytes(self):
         times = [self.collective("a100-8x8", size, "hierarchical")["time_s"]
@@ -249,7 +252,7 @@ class Simulate(harness.CommandTest):
                          "stands still on a link without capacity")
 
     def test_symmetric_parts_are_simulated_once_with_the_same_result(self):
-        folded, whole = (self.collective("h100-32x8-rail", "1GiB", "ring", *more)
+        folded, whole = (self.collective("h100-32x8-rail", "1GiB", "hierarchical-ring", *more)
                          for more in ((), ("--every-flow",)))
         self.assertGreater(folded["copies"], 1)
         self.assertEqual(whole["copies"], 1)

@@ -128,20 +128,20 @@ TEST_CASE("only the uplink is compressed as long as hosts' links do not hold it 
 }
 
 TEST_CASE("beyond that what stays in the rack is compressed, too, and as much faster") {
-  // FP16 leaves the host's link 5/8 M, which is below M/4U up to U = 16 GB/s.
   struct Case {
     int uplink;
-    const char* inside;
     double times_faster;
   };
-  const auto [uplink, inside, times_faster] =
-      GENERATE(Case{12, "fp16", 1.25}, Case{16, "fp16", 1.55}, Case{32, "int8", 1.7});
+  const auto [uplink, times_faster] = GENERATE(Case{12, 1.25}, Case{16, 1.55}, Case{32, 1.7});
   CAPTURE(uplink);
   const Planned planned(uplink);
   const auto used = planned.used();
   CHECK_FALSE(used.contains({"none", "int8"}));
-  REQUIRE(used.contains({inside, "int8"}));
-  CHECK(2 * used.at({inside, "int8"}) > planned.plan.buckets.size());
+  std::size_t everywhere = 0;
+  for (const auto& [codecs, buckets] : used) {
+    everywhere += codecs.first != "none" && codecs.second == "int8" ? buckets : 0;
+  }
+  CHECK(2 * everywhere > planned.plan.buckets.size());
   const Duration step = planned.plan.prediction.step_time;
   CHECK(planned.step_with(kOnlyAcross) >= scaled(step, times_faster));
   CHECK(step <= scaled(planned.step_with(kEverywhere), 1.001));
