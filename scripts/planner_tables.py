@@ -71,7 +71,7 @@ def forest_cells(case, figures):
 def few_cells(case, figures):
     share = 100 * figures["share"]
     return (name_of(case), f"{figures['ranks']:.0f}", f"{figures['trees']:.0f}",
-            "equal" if figures["units"] <= MOST_FEW else "unequal", f"{share:.1f} %",
+            f"{share:.1f} %",
             verdict(figures["trees"] <= MOST_FEW and share >= LEAST_BY_FEW))
 
 
@@ -245,9 +245,9 @@ These are the trees nearest to the bound; plans take shallower ones where they c
           ("case", "ranks", "share", "trees", "depth", "memory", "time", "must", "met"),
           forest_cells, is_timed=True),
     Table("few_trees/", f"""
-At most {MOST_FEW} trees per rank (`ForestOptions::may_be_unequal`), of which {LEAST_BY_FEW} % of the bound are wanted;
-[why their shares are unequal](planner-notes.md#few-trees-per-rank).""",
-          ("case", "ranks", "trees", "shares", "share of the bound", "met"), few_cells),
+At most {MOST_FEW} trees per rank, of which {LEAST_BY_FEW} % of the bound are wanted
+([notes](planner-notes.md#few-trees-per-rank)).""",
+          ("case", "ranks", "trees", "share of the bound", "met"), few_cells),
     Table("shallow/", f"""
 Up to 16 trees per rank, as plans have them: {LEAST_BY_SHALLOW} % of the bound are wanted from trees whose depth is at
 most twice the diameter and 4. Depth is counted in arcs of trees, which are the steps that an algorithm takes one after
@@ -255,9 +255,7 @@ the other, the diameter in links: through switches an arc has two and more. `tes
 these and other clusters to that. The stricter figures are beside it: what would be let pass if the diameter were counted
 in arcs, too (ways between ranks that pass no other rank), and the depth in links. Between ranks that are linked directly
 all of these are the same; under switches any two ranks are one arc apart, or two, and 6 or 8 arcs would be let pass,
-which the trees of two Clos networks and of `three_tiers_14` are above. Where switches of more
-than 32 ranks are not removed evenly, or trees are deep or far from the bound, ranks of stars are given other parents
-(`three_tiers_46`: pods of 13, 13 and 20 ranks).""",
+which the trees of two Clos networks and of `three_tiers_14` are above.""",
           ("case", "ranks", "trees", "share", "depth", "at most", "at most in arcs",
            "depth in links", "met"), shallow_cells)))
 
@@ -265,8 +263,9 @@ than 32 ranks are not removed evenly, or trees are deep or far from the bound, r
 HARD = "nic_of_|no_nic_|slow_diagonal_|slow_box|four_racks_|lost_cable_"
 GRIDS = "cylinder_|grid_|fast_grid_"
 LARGE = r"\w+_(576|1024)$"
+RANDOM = r"random_\d+$"
 COLLECTIVES = Section("Collectives of 1 GiB, simulated", (
-    Table(rf"\w+/(?!{HARD}|{GRIDS}|{LARGE})", f"""
+    Table(rf"\w+/(?!{HARD}|{GRIDS}|{LARGE}|{RANDOM})", f"""
 Time over the optimum: of all-gather and reduce-scatter the exact bound, of all-reduce the joint optimum of reduction
 and broadcast; by the best of all families, named beside it, as `rackrail simulate CLUSTER --collective ... --schedule
 best` finds and prints it. At most {MOST_OVER} is wanted. What the clusters are, and how they get there:
@@ -283,6 +282,13 @@ that are four times as fast (`cylinder_64`), and 3 × 5 × 3 of which one side o
 (`grid_45`, of 0.4 and 0.1 GB/s, and `fast_grid_45`, of ten times as much; [notes](planner-notes.md#above-512-ranks)).""",
           ("case", "ranks", "over the optimum", "family", "met"), collective_cells,
           title="Slow NICs, unlike grids and other clusters above the bar"),
+    Table(rf"\w+/{RANDOM}", """
+The same on clusters that no part of the planner was made for, by seed (`tests/support/random_clusters.cpp`): hosts with
+NICs of several rates or none, racks under one core, leaves and spines with unlike or lost cables, pods of racks, meshes and
+tori with lost or slow cables, of 6 to 64 ranks. `tests/integration/planner/random_clusters_test.cpp` holds the median and
+the worst.""",
+          ("case", "ranks", "over the optimum", "family", "met"), collective_cells,
+          title="Random clusters"),
     Table(r"\w+/", """
 And with more than 512 ranks, where no forest has the trees that the bound asks for: over the exact bound, or, of
 all-reduces where it is not looked for, over what cuts and partitions allow, which is the joint optimum on meshes all the
