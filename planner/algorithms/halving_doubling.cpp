@@ -10,6 +10,7 @@
 
 #include "planner/algorithms/families.hpp"
 #include "planner/groups/rank_groups.hpp"
+#include "planner/pipeline/move_writer.hpp"
 
 namespace rackrail::planner {
 
@@ -32,35 +33,29 @@ class HalvingDoubling final : public ScheduleFamily {
             exchange_size(core).movements + folded * core};
   }
 
+  bool depends_on_codecs() const override { return true; }
+
   plan::TransferGraph all_reduce(const ScheduleRequest& request) const override {
     const std::vector<Rank> order = near_order(request.topology);
     const std::size_t n = order.size();
     const std::size_t core = std::bit_floor(n);
     const auto steps = static_cast<std::size_t>(std::countr_zero(core));
     const auto chunks = static_cast<std::uint32_t>(core);
-    GraphBuilder builder("halving-doubling", request, std::vector<std::uint32_t>(core, 1));
-    // Every transfer that arrived at a position so far: what it sends may contain all of it.
-    std::vector<std::vector<TransferId>> arrived(core);
+    MoveWriter writer("halving-doubling", request);
+    writer.begin_chunks(std::vector<std::uint32_t>(core, 1));
     for (std::size_t extra = core; extra < n; ++extra) {
-      arrived[extra - core].push_back(
-          builder.reduce(order[extra], order[extra - core], {0, chunks}, {}));
+      writer.reduce(order[extra], order[extra - core], {0, chunks}, 0);
     }
-    std::vector<GraphBuilder::Range> held(core, {0, chunks});
-    std::vector<std::vector<GraphBuilder::Range>> history(core);
-    const auto half = [](const GraphBuilder::Range& range, bool upper) {
+    std::vector<MoveWriter::Range> held(core, {0, chunks});
+    std::vector<std::vector<MoveWriter::Range>> history(core);
+    const auto half = [](const MoveWriter::Range& range, bool upper) {
       const std::uint32_t size = range.count / 2;
-      return GraphBuilder::Range{range.begin + (upper ? size : 0), size};
+      return MoveWriter::Range{range.begin + (upper ? size : 0), size};
     };
     for (std::size_t s = 0; s < steps; ++s) {
-      std::vector<std::pair<std::size_t, TransferId>> received;
       for (std::size_t i = 0; i < core; ++i) {
         const bool upper = ((i >> s) & 1U) != 0;
-        const std::size_t partner = i ^ (std::size_t{1} << s);
-        received.emplace_back(
-            partner, builder.reduce(order[i], order[partner], half(held[i], !upper), arrived[i]));
-      }
-      for (const auto& [position, id] : received) {
-        arrived[position].push_back(id);
+        writer.reduce(order[i], order[i ^ (std::size_t{1} << s)], half(held[i], !upper), 0);
       }
       for (std::size_t i = 0; i < core; ++i) {
         history[i].push_back(held[i]);
@@ -68,22 +63,17 @@ class HalvingDoubling final : public ScheduleFamily {
       }
     }
     for (std::size_t s = steps; s-- > 0;) {
-      std::vector<std::pair<std::size_t, TransferId>> received;
       for (std::size_t i = 0; i < core; ++i) {
-        const std::size_t partner = i ^ (std::size_t{1} << s);
-        received.emplace_back(partner, builder.copy(order[i], order[partner], held[i], arrived[i]));
-      }
-      for (const auto& [position, id] : received) {
-        arrived[position].push_back(id);
+        writer.copy(order[i], order[i ^ (std::size_t{1} << s)], held[i], 0);
       }
       for (std::size_t i = 0; i < core; ++i) {
         held[i] = history[i][s];
       }
     }
     for (std::size_t extra = core; extra < n; ++extra) {
-      builder.copy(order[extra - core], order[extra], {0, chunks}, arrived[extra - core]);
+      writer.copy(order[extra - core], order[extra], {0, chunks}, 0);
     }
-    return builder.take();
+    return writer.take();
   }
 };
 

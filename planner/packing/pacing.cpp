@@ -155,84 +155,6 @@ class MoveIndex {
   }
 };
 
-/// Rates of lanes by progressive filling: all rise in proportion to what the lanes carry; those on
-/// a link that is full stay, the others go on.
-class ProportionalRates {
- public:
-  ProportionalRates(const std::vector<Move>& moves, const MoveIndex& index,
-                    const topology::Topology& topology)
-      : load_(index.lane_routes.size()),
-        rates_(index.lane_routes.size(), kOpen),
-        room_(topology.link_count()),
-        rising_(topology.link_count()),
-        lanes_on_(topology.link_count()) {
-    for (std::uint32_t m = 0; m < moves.size(); ++m) {
-      load_[index.lane[m]] += static_cast<double>(moves[m].weight);
-    }
-    for (std::size_t link = 0; link < room_.size(); ++link) {
-      room_[link] = static_cast<double>(topology.link(LinkId(link)).bandwidth.bytes_per_second());
-    }
-    for (std::uint32_t lane = 0; lane < load_.size(); ++lane) {
-      for (const LinkId link : *index.lane_routes[lane]) {
-        rising_[link.index()] += load_[lane];
-        lanes_on_[link.index()].push_back(lane);
-      }
-    }
-    while (const std::optional<std::size_t> full = next_full_link()) {
-      const double level = room_[*full] / rising_[*full];
-      for (const std::uint32_t lane : lanes_on_[*full]) {
-        if (rates_[lane] == kOpen) {
-          rates_[lane] = level * load_[lane];
-          take_room(lane, *index.lane_routes[lane]);
-        }
-      }
-      rising_[*full] = 0;  // whatever rounding has left of it
-    }
-  }
-
-  /// None has more than so many times what it needs to be done with the slowest.
-  void limit(double times) {
-    double slowest = std::numeric_limits<double>::infinity();
-    for (std::size_t lane = 0; lane < load_.size(); ++lane) {
-      slowest = std::min(slowest, rates_[lane] / load_[lane]);
-    }
-    for (std::size_t lane = 0; lane < load_.size(); ++lane) {
-      rates_[lane] = std::min(rates_[lane], times * slowest * load_[lane]);
-    }
-  }
-
-  std::vector<double> take() { return std::move(rates_); }
-
- private:
-  static constexpr double kOpen = -1;
-
-  /// Of the links with lanes that still rise, the one that is full first.
-  std::optional<std::size_t> next_full_link() const {
-    std::optional<std::size_t> first;
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t link = 0; link < room_.size(); ++link) {
-      if (rising_[link] > 0 && room_[link] / rising_[link] < least) {
-        least = room_[link] / rising_[link];
-        first = link;
-      }
-    }
-    return first;
-  }
-
-  void take_room(std::uint32_t lane, const topology::Route& route) {
-    for (const LinkId link : route) {
-      room_[link.index()] = std::max(0.0, room_[link.index()] - rates_[lane]);
-      rising_[link.index()] -= load_[lane];
-    }
-  }
-
-  std::vector<double> load_;    // by lane: weight
-  std::vector<double> rates_;   // by lane
-  std::vector<double> room_;    // by link: bytes per second that nobody has yet
-  std::vector<double> rising_;  // by link: the load of its lanes without a rate
-  std::vector<std::vector<std::uint32_t>> lanes_on_;  // by link
-};
-
 constexpr std::uint64_t kWorkPerEvent = 4;  // of a ListSchedule
 
 /// Goes through time as a simulator would: every lane that has something ready sends, one move
@@ -471,23 +393,6 @@ class ListSchedule {
 };
 
 }  // namespace
-
-std::vector<Bandwidth> proportional_rates(const std::vector<Move>& moves,
-                                          const topology::Topology& topology, double most) {
-  const MoveIndex index(moves, topology, 0);
-  ProportionalRates filled(moves, index, topology);
-  if (most > 0) {
-    filled.limit(most);
-  }
-  const std::vector<double> rates = filled.take();
-  std::vector<Bandwidth> of_moves;
-  of_moves.reserve(moves.size());
-  for (std::size_t m = 0; m < moves.size(); ++m) {
-    of_moves.emplace_back(
-        std::max<std::int64_t>(1, static_cast<std::int64_t>(rates[index.lane[m]])));
-  }
-  return of_moves;
-}
 
 std::vector<Turn> in_stages(const std::vector<Move>& moves, std::size_t rounds) {
   std::vector<std::vector<std::uint32_t>> by_stage;

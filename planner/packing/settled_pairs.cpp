@@ -11,6 +11,7 @@
 
 #include "planner/packing/arborescence.hpp"
 #include "planner/packing/lanes.hpp"
+#include "planner/packing/link_prices.hpp"
 #include "planner/packing/pair_shares.hpp"
 #include "topology/linear_program.hpp"
 
@@ -18,18 +19,12 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr double kFirstSteepness = 16;
 constexpr double kMostSteepness = 256;
 constexpr double kSteeper = 2;  // times, each round
 constexpr int kMostSettlings = 12;
 constexpr int kIdleSettlings = 3;
-constexpr double kSettles = 0.999;        // times the fullest share: less gain is idle
-constexpr double kLargestExponent = 300;  // far from what a double holds
-constexpr std::size_t kFirstLooks = 8;    // for ways, while the first trees are placed
-// Times what a link costs that is as full as may be: what a tree saves by an arc away from its
-// root.
-constexpr double kDetour = 1;
-constexpr double kKeptFree = 0.01;  // of a link, by trees that need it only to be shallower
+constexpr double kSettles = 0.999;      // times the fullest share: less gain is idle
+constexpr std::size_t kFirstLooks = 8;  // for ways, while the first trees are placed
 constexpr int kMostLifts = 16;
 constexpr std::size_t kKeptRounds = 4;   // whose pairs may have unequal shares
 constexpr double kWorthSharing = 1.005;  // times the rate of equal shares
@@ -45,122 +40,6 @@ struct SettledPair {
   std::uint32_t root = 0;
   Grown broadcast;
   Grown reduction;
-};
-
-/// eˣ by basic operations only, so that every machine has the same trees: libraries differ in the
-/// last bit, and by the processor.
-double portable_exp(double x) {
-  constexpr double kLog2 = 0.693147180559945309417;
-  constexpr int kMostTerms = 13;  // of |remainder| ≤ log 2 / 2: the next is below the last bit
-  const double halvings = std::floor(x / kLog2 + 0.5);
-  const double remainder = x - halvings * kLog2;
-  double sum = 1;
-  for (int term = kMostTerms; term > 0; --term) {
-    sum = 1 + remainder / term * sum;
-  }
-  return std::ldexp(sum, static_cast<int>(halvings));
-}
-
-/// What the links carry, and what one more tree costs there. Links of one rate with as many trees
-/// cost the same, which is found once for each steepness: trees come and go by the thousand.
-class LinkLoads {
- public:
-  LinkLoads(const topology::Topology& topology, const SettledOptions& options)
-      : most_share_(1 / options.good_enough),
-        trees_(topology.link_count()),
-        rate_of_(topology.link_count()),
-        price_(topology.link_count()) {
-    std::map<std::int64_t, std::uint32_t> numbers;  // by bandwidth
-    for (std::size_t l = 0; l < rate_of_.size(); ++l) {
-      const std::int64_t rate = topology.link(LinkId(l)).bandwidth.bytes_per_second();
-      const auto [known, is_new] = numbers.emplace(rate, of_one_.size());
-      if (is_new) {
-        of_one_.push_back(options.bound /
-                          (static_cast<double>(rate) * static_cast<double>(options.pairs)));
-      }
-      rate_of_[l] = known->second;
-    }
-    set_steepness(kFirstSteepness);
-  }
-
-  void set_steepness(double steepness) {
-    steepness_ = steepness;
-    full_ = std::max(1.0, fullest());
-    known_prices_.assign(of_one_.size(), {});
-    for (std::size_t l = 0; l < price_.size(); ++l) {
-      reprice(l);
-    }
-    if (price_.empty()) {
-      return;
-    }
-    std::vector<double> of_one;
-    for (const std::uint32_t rate : rate_of_) {
-      of_one.push_back(of_one_[rate]);
-    }
-    const auto middle = of_one.begin() + static_cast<std::ptrdiff_t>(of_one.size() / 2);
-    std::nth_element(of_one.begin(), middle, of_one.end());
-    detour_ = kDetour * price_at(most_share_, *middle);
-  }
-
-  void add(const topology::Route& route, std::int32_t count) {
-    for (const LinkId link : route) {
-      trees_[link.index()] += count;
-      reprice(link.index());
-    }
-  }
-
-  double fullest() const {
-    double most = 0;
-    for (std::size_t l = 0; l < trees_.size(); ++l) {
-      most = std::max(most, trees_[l] * of_one(LinkId(l)));
-    }
-    return most;
-  }
-
-  bool has_room(const topology::Route& route) const {
-    return std::all_of(route.begin(), route.end(), [this](LinkId link) {
-      return (trees_[link.index()] + 1) * of_one(link) <= most_share_ - kKeptFree;
-    });
-  }
-
-  const std::vector<double>& prices() const { return price_; }
-  double detour() const { return detour_; }
-  double of_one(LinkId link) const { return of_one_[rate_of_[link.index()]]; }
-
- private:
-  /// What one more tree adds, over exp(steepness · what the fullest link had).
-  double price_at(double share, double of_one) const {
-    return portable_exp(
-               std::clamp(steepness_ * (share - full_), -kLargestExponent, kLargestExponent)) *
-           (portable_exp(std::min(steepness_ * of_one, kLargestExponent)) - 1);
-  }
-
-  void reprice(std::size_t link) {
-    const auto trees = static_cast<std::size_t>(trees_[link]);
-    std::vector<double>& known = known_prices_[rate_of_[link]];
-    if (known.size() <= trees) {
-      known.resize(trees + 1, kUnknown);
-    }
-    if (known[trees] < 0) {
-      const double of_one = of_one_[rate_of_[link]];
-      known[trees] = price_at(trees_[link] * of_one, of_one);
-    }
-    price_[link] = known[trees];
-  }
-
-  static constexpr double kUnknown = -1;  // no price is negative
-
-  double most_share_;
-  double steepness_ = 0;
-  double full_ = 1;    // share of the fullest link, when the steepness was set
-  double detour_ = 0;  // added to arcs that do not lead away from a root
-  // By link.
-  std::vector<std::int32_t> trees_;  // over it
-  std::vector<std::uint32_t> rate_of_;
-  std::vector<double> price_;
-  // By rate.
-  std::vector<double> of_one_;                     // what one tree takes of a link, at the bound
-  std::vector<std::vector<double>> known_prices_;  // by trees over a link, at this steepness
 };
 
 /// The routes of lanes as a tree of their links: each tree of ranks prices all of them, and most of
@@ -187,7 +66,7 @@ class LaidOutRoutes {
 
   /// `visit` with the cheapest route of each lane, in their order, and its price.
   template <typename Visit>
-  void each_cheapest(const RankLanes& lanes, const LinkLoads& loads, const Visit& visit) {
+  void each_cheapest(const RankLanes& lanes, const LinkPrices& loads, const Visit& visit) {
     const std::vector<double>& of_link = loads.prices();
     for (std::size_t i = 1; i < steps_.size(); ++i) {
       price_[i] = price_[steps_[i].before] + of_link[steps_[i].link];
@@ -261,7 +140,7 @@ class Settling {
   AllReduceForests settled() {
     std::vector<SettledPair> best = pairs_;
     double least = loads_.fullest();
-    double steepness = kFirstSteepness;
+    double steepness = LinkPrices::kFirstSteepness;
     int idle = 0;
     for (int round = 0; round < kMostSettlings && idle < kIdleSettlings && !is_enough(least);
          ++round) {
@@ -487,7 +366,7 @@ class Settling {
 
   const SettledOptions& options_;
   std::uint32_t ranks_;
-  LinkLoads loads_;
+  LinkPrices loads_;
   RankLanes lanes_;
   LaidOutRoutes laid_out_;
   bool are_all_roots_ = false;

@@ -17,6 +17,7 @@
 #include "planner/compression/compression_warmup.hpp"
 #include "planner/groups/many_ranks.hpp"
 #include "planner/replan/cut_off.hpp"
+#include "planner/replan/kept_plan.hpp"
 #include "planner/replan/link_map.hpp"
 #include "planner/request/interruptible.hpp"
 #include "planner/search/step_bound.hpp"
@@ -51,13 +52,6 @@ bool is_same(const plan::TransferGraph& one, const plan::TransferGraph& other) {
   return one.name() == other.name() &&
          std::ranges::equal(one.chunk_weights(), other.chunk_weights()) &&
          std::ranges::equal(one.transfers(), other.transfers(), {}, what, what);
-}
-
-/// The routes of a plan that is otherwise kept.
-void move_to(plan::Plan& plan, const Topology& now) {
-  plan.cluster_name = now.name();
-  plan.cluster_digest = now.digest();
-  plan.adapters = topology::adapters_of(now);
 }
 
 class Replanner {
@@ -478,36 +472,7 @@ class Replanner {
   std::vector<std::size_t> routes_;            // that are others, by schedule of the old plan
 };
 
-void require_plan_for(const plan::Plan& plan, const Topology& before,
-                      const plan::Workload& workload) {
-  if (plan.cluster_digest != before.digest() || plan.workload_digest != workload.digest()) {
-    throw PlanError(ErrorContext{
-        "", "plan '" + plan.name + "'", "one for something else",
-        fmt::format("one for model '{}' on cluster '{}'", workload.name, before.name())});
-  }
-}
-
 }  // namespace
-
-std::string bucket_name(const plan::Plan& plan, const plan::Bucket& bucket) {
-  return fmt::format("{} {}", plan.schedules[bucket.schedule].name(),
-                     plan::display_name(bucket.codec));
-}
-
-Topology changed_cluster(const Topology& topology, std::span<const LinkChange> changes) {
-  Topology now = topology;
-  std::vector<LinkId> lost;
-  for (const LinkChange& change : changes) {
-    if (!change.bandwidth) {
-      lost.push_back(change.link);
-    } else {
-      now.set_link_rate(change.link, *change.bandwidth, topology.link(change.link).latency);
-    }
-  }
-  now = without_links(now, lost);
-  now.require_connected();
-  return now;
-}
 
 Replan replan(const plan::Plan& plan, const Topology& before, const Topology& now,
               std::span<const LinkChange> changes, const plan::Workload& workload,
@@ -526,21 +491,6 @@ Replan replan(const plan::Plan& plan, const Topology& before, const Topology& no
   result.bytes_before = bytes_over(plan, is_changed_before);
   result.bytes_after = bytes_over(result.plan, is_changed_now);
   return result;
-}
-
-std::optional<Duration> step_if_kept(const plan::Plan& plan, const Topology& before,
-                                     const Topology& now, std::span<const LinkChange> changes,
-                                     const plan::Workload& workload, plan::CostModel& cost_model) {
-  require_plan_for(plan, before, workload);
-  const LinkMap links(before.link_count(), changes);
-  plan::Plan kept = plan;
-  move_to(kept, now);
-  for (plan::TransferGraph& graph : kept.schedules) {
-    auto same = renumbered(graph, links);
-    if (!same) return std::nullopt;
-    graph = std::move(*same);
-  }
-  return cost_model.predicted_step(kept, workload).step_time;
 }
 
 }  // namespace rackrail::planner

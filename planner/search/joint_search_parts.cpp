@@ -91,4 +91,18 @@ void JointSearch::try_parts(Found& found, double end) {
   }
 }
 
+void JointSearch::finish_quickly(JointResult& result) {
+  Found found{.best = std::move(result.best),
+              .fastest = {},
+              .best_of = std::move(result.best_of),
+              .uniform = {}};
+  found.fastest = found.best.estimate.step_time;
+  take_uniform(found, any_candidate, true);
+  const Duration limit = std::min(scaled(found.fastest, 1 + kWorthwhile), found.fastest_uniform);
+  result.lightened += search_.lighten(found.best, any_candidate, limit);
+  result.best = std::move(found.best);
+  result.best_of = std::move(found.best_of);
+  result.uniform = std::move(found.uniform);
+}
+
 }  // namespace rackrail::planner
