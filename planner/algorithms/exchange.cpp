@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "planner/algorithms/exchange_chunks.hpp"
+#include "planner/algorithms/exchange_rounds.hpp"
 #include "planner/algorithms/exchange_ways.hpp"
 #include "planner/groups/rank_groups.hpp"
 #include "planner/pipeline/move_writer.hpp"
@@ -25,7 +26,6 @@ constexpr std::uint64_t kMostMovementsOfAll = std::uint64_t{1} << 25U;
 constexpr std::size_t kValuesPerMember[] = {8, 4, 2, 1};
 constexpr std::uint64_t kMostTimesTheFewest = 4;
 constexpr std::uint64_t kMostTransfersOfUneven = 250'000;  // each way
-constexpr std::size_t kSmallerRounds = 4;  // at either end, each half of the next one
 // By how many rounds the copies of the last level are behind its sums, and those of each level
 // below behind these: when a route has its turn of copies, what they wait for has come.
 constexpr double kRoundsBehind = 1;
@@ -79,19 +79,30 @@ class PartWriter {
     return all;
   }
 
-  /// Of a round of such a size. Chunks of no weight are left out.
+  /// By which a part of a round more increases that: the last step of the last level, and what it
+  /// brings inside groups.
+  std::uint64_t transfers_of_last_step() const {
+    std::uint64_t all = digits_.prefixes_before(last_) * digits_.values(last_);
+    for (const RankHierarchy::Group& group : part_.hierarchy.level(0)) {
+      all += digits_.values(0) * (group.members.size() - 1);
+    }
+    return all;
+  }
+
+  /// Of a round in parts of such sizes. Chunks of no weight are left out.
   void write(MoveWriter& writer, plan::Collective what, std::span<const std::uint32_t> weights,
-             std::uint32_t size, std::optional<double> turn, bool is_back) {
+             const ExchangeRound& round, std::optional<double> turn, bool is_back) {
     std::vector<std::uint32_t> left;
     std::vector<Rank> owners;
     number_.clear();
     for (std::size_t chunk = 0; chunk < weights.size(); ++chunk) {
       number_.push_back(static_cast<std::uint32_t>(left.size()));
-      if (weights[chunk] > 0) {
-        left.push_back(weights[chunk] * size);
+      for (std::size_t i = 0; i < round.parts.size() && weights[chunk] > 0; ++i) {
+        left.push_back(weights[chunk] * round.parts[i]);
         owners.push_back(digits_.home(chunk));
       }
     }
+    round_ = &round;
     number_.push_back(static_cast<std::uint32_t>(left.size()));
     writer.begin_chunks(left, owners);
     writer_ = &writer;
@@ -270,6 +281,17 @@ class PartWriter {
       return;  // there is nothing, or it lent it
     }
     const std::optional<double> turn = turn_of(l, block.number, arc.step, gathers);
+    const bool is_last = gathers && (l == last_ ? arc.step + 2 == members.size()
+                                                : block.number + 1 == block_count(l));
+    const auto parts = static_cast<std::uint32_t>(round_->parts.size());
+    if (is_last && round_->ends.size() == parts) {
+      for (std::uint32_t i = 0; i < parts; ++i) {
+        writer_->delay(l == last_ ? round_->ends[i] : 0);
+        writer_->copy(src, dst, {range.begin + i, 1}, turn);
+      }
+      writer_->delay(0);
+      return;
+    }
     if (gathers) {
       writer_->copy(src, dst, range, turn);
       return;
@@ -307,6 +329,7 @@ class PartWriter {
   // Of the round that is being written:
   MoveWriter* writer_ = nullptr;
   std::vector<std::uint32_t> number_;  ///< by chunk, among those that have a weight; their count
+  const ExchangeRound* round_ = nullptr;
   std::optional<double> turn_;
   bool is_back_ = false;
   std::vector<MoveWriter::Numbers> passed_on_;  ///< by rank: what it sent last along a ring
@@ -329,23 +352,32 @@ PartWriter writer_of(const ExchangePart& part) {
   return {part, 1};
 }
 
-/// What it is like in more rounds, by few of them of such sizes.
-FormShape in_more_rounds(const FormShape& few, const std::vector<std::uint32_t>& sizes_of_few,
-                         const std::vector<std::uint32_t>& sizes) {
-  const auto sum = [](const std::vector<std::uint32_t>& all) {
-    return std::accumulate(all.begin(), all.end(), std::int64_t{0});
+/// What it is like in more rounds, by few of them.
+FormShape in_more_rounds(const FormShape& few, const std::vector<ExchangeRound>& few_rounds,
+                         const std::vector<ExchangeRound>& rounds, std::uint64_t of_last_step) {
+  const auto sum = [](const auto& all) {
+    return std::accumulate(
+        all.begin(), all.end(), std::int64_t{0},
+        [](std::int64_t before, const ExchangeRound& round) { return before + round.size(); });
   };
-  const auto largest = [&](const std::vector<std::uint32_t>& all) {
-    return *std::ranges::max_element(all) / static_cast<double>(sum(all));
+  const auto largest = [&](const auto& all) {
+    std::uint32_t most = 0;
+    for (const ExchangeRound& round : all) {
+      most = std::max(most, round.size());
+    }
+    return most / static_cast<double>(sum(all));
   };
-  const auto more = static_cast<std::int64_t>(sizes.size() / sizes_of_few.size());
+  const auto more = static_cast<std::int64_t>(rounds.size() / few_rounds.size());
   FormShape shape = few;
-  shape.largest_share *= largest(sizes) / largest(sizes_of_few);
-  shape.transfers *= more;
+  shape.largest_share *= largest(rounds) / largest(few_rounds);
+  shape.transfers =
+      (few.transfers - static_cast<std::int64_t>(more_parts(few_rounds) * of_last_step)) * more +
+      static_cast<std::int64_t>(more_parts(rounds) * of_last_step);
   // More parts are rounded, maybe on another link that is as full, and no chunk is empty once each
   // has an element.
-  shape.bound->rounding = shape.bound->rounding * (2 * more);
-  shape.bound->fewest_elements *= sum(sizes);
+  shape.bound->rounding =
+      shape.bound->rounding * (2 * (more + static_cast<std::int64_t>(more_parts(rounds))));
+  shape.bound->fewest_elements *= sum(rounds);
   return shape;
 }
 
@@ -357,15 +389,6 @@ bool Exchange::takes_turns() const {
       return level.way == Way::kDirect || level.way == Way::kTree;
     });
   });
-}
-
-std::vector<std::uint32_t> round_sizes(std::size_t rounds) {
-  const std::size_t smaller = std::min(rounds / 3, kSmallerRounds);
-  std::vector<std::uint32_t> sizes;
-  for (std::size_t i = 0; i < rounds; ++i) {
-    sizes.push_back(1U << std::min({i, rounds - 1 - i, smaller}));
-  }
-  return sizes;
 }
 
 std::optional<std::string> exchange_refusal(const Exchange& exchange, plan::Collective what) {
@@ -390,12 +413,17 @@ std::size_t exchange_chunks(const Exchange& exchange) {
 }
 
 std::uint64_t exchange_transfers(const Exchange& exchange, plan::Collective what,
-                                 std::size_t rounds) {
+                                 std::size_t rounds, bool alternate) {
   std::uint64_t transfers = 0;
   for (const ExchangePart& part : exchange.parts) {
     transfers += writer_of(part).transfers();
   }
-  return transfers * rounds * (what == plan::Collective::kAllReduce ? 2 : 1);
+  transfers *= rounds * (what == plan::Collective::kAllReduce ? 2 : 1);
+  if (transfers < kTooManyTransfers && exchange.is_ring_of_groups()) {
+    transfers += more_parts(rounds_of(exchange, what, rounds, alternate)) *
+                 writer_of(exchange.parts.front()).transfers_of_last_step();
+  }
+  return transfers;
 }
 
 plan::TransferGraph make_exchange(const Exchange& exchange, plan::Collective what,
@@ -409,7 +437,7 @@ plan::TransferGraph make_exchange(const Exchange& exchange, plan::Collective wha
     weights.push_back(weights_of(part, parts.back().digits(), what).value());
   }
   const bool takes_turns = exchange.takes_turns();
-  const std::vector<std::uint32_t> sizes = round_sizes(rounds);
+  const auto sizes = rounds_of(exchange, what, rounds, alternate);
   for (std::size_t round = 0; round < rounds; ++round) {
     for (std::size_t p = 0; p < parts.size(); ++p) {
       parts[p].write(writer, what, weights[p], sizes[round],
@@ -433,19 +461,22 @@ std::vector<CollectiveForm> exchange_forms(const Exchange& exchange, plan::Colle
   }
   const auto shared = std::make_shared<const Exchange>(exchange);
   const std::uint64_t movements = exchange_chunks(exchange) * request.topology.rank_count();
-  std::vector<std::uint32_t> few;  // of the first that there is
+  std::vector<ExchangeRound> few;  // of the first that there is
+  const std::uint64_t of_last_step =
+      exchange.is_ring_of_groups() ? writer_of(exchange.parts.front()).transfers_of_last_step() : 0;
   for (const std::size_t count : rounds) {
     if (count > request.most_rounds || count * movements > kMostMovementsOfAll ||
-        exchange_transfers(exchange, what, count) > request.most_transfers) {
+        exchange_transfers(exchange, what, count, alternate) > request.most_transfers) {
       break;
     }
+    auto parts = rounds_of(exchange, what, count, alternate);
     if (few.empty()) {
       forms.emplace_back(make_exchange(exchange, what, request, count, alternate),
                          request.topology);
-      few = round_sizes(count);
+      few = std::move(parts);
       continue;
     }
-    forms.emplace_back(in_more_rounds(forms.front().shape(), few, round_sizes(count)),
+    forms.emplace_back(in_more_rounds(forms.front().shape(), few, parts, of_last_step),
                        [shared, what, request, count, alternate] {
                          return make_exchange(*shared, what, request, count, alternate);
                        });

@@ -20,7 +20,9 @@
 //
 // Rounds are such exchanges of parts of the buffer that follow one another through the levels, as a
 // transfer starts only when all that it waits for is there. The first and the last ones are
-// smaller: while they are at the first or the last level, links of the others are idle.
+// smaller: while they are at the first or the last level, links of the others are idle. Around one
+// ring of groups rounds are equal, as each of its steps costs a message; there what comes last is
+// cut into ever smaller parts at the last step, as groups still have to copy it inside.
 //
 // Levels in steps. What goes around a ring arrives step by step, and may be passed on along the
 // level below as it comes instead of at the end (ExchangeLevel::growth); sums of a level below are
@@ -81,6 +83,8 @@ struct Exchange {
   /// Whether rounds take turns, in which copies are some rounds behind sums. Else all sums come
   /// before all copies: where there are rings, whose links are full anyway.
   bool takes_turns() const;
+  /// Whether it goes around one ring of groups.
+  bool is_ring_of_groups() const;
 };
 
 /// Why an exchange cannot be, in words for a user: chunks that would be too many; an all-gather or
@@ -100,7 +104,7 @@ std::size_t exchange_chunks(const Exchange& exchange);
 
 /// How many transfers that has; more than any graph may have where chunks are too many.
 std::uint64_t exchange_transfers(const Exchange& exchange, plan::Collective what,
-                                 std::size_t rounds = 1);
+                                 std::size_t rounds = 1, bool alternate = false);
 
 /// In these numbers of rounds, as far as the request's limits allow: known by the first one, and
 /// made when they are looked at. The request's topology and router must outlive them.

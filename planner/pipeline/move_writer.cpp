@@ -74,6 +74,7 @@ std::uint32_t MoveWriter::add(plan::TransferOp op, Rank src, Rank dst, Range ran
   for (const std::uint32_t before : waits_) {
     move.turn = std::max(move.turn, moves_[before].turn + (turn ? 0 : 1));
   }
+  move.turn += turn ? 0 : delay_;
   move.after_begin = static_cast<std::uint32_t>(afters_.size());
   afters_.insert(afters_.end(), waits_.begin(), waits_.end());
   move.after_end = static_cast<std::uint32_t>(afters_.size());

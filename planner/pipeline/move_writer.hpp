@@ -68,6 +68,10 @@ class MoveWriter {
     return add(plan::TransferOp::kCopy, src, dst, range, turn, more);
   }
 
+  /// From now on usual turns are later by so much of one, and so are those of what waits for such
+  /// moves: to order what would have its turn at the same time.
+  void delay(double by) { delay_ = by; }
+
   /// Adds to what a move waits for others that are before it in order. Asked for each move once, in
   /// this order.
   using WaitMore = std::function<void(std::uint32_t number, const Move& move, Numbers& after)>;
@@ -110,6 +114,7 @@ class MoveWriter {
   std::vector<Here> here_;    ///< by rank and chunk
   std::vector<Node> nodes_;   ///< the first one ends lists
   Numbers waits_;             ///< of the move that is being added
+  double delay_ = 0;          ///< of usual turns
 };
 
 }  // namespace rackrail::planner
