@@ -41,7 +41,7 @@ TEST_CASE("1 GiB between 16 boxes of 8 GPUs is within 2 % of the exact bounds") 
   CHECK(over_optimum("hierarchical", topology, Collective::kReduceScatter,
                      topology::reducescatter_bound(topology).algbw) <= 1.012);
   CHECK(over_optimum("hierarchical", topology, Collective::kAllReduce,
-                     topology::joint_allreduce_bound(topology).algbw) <= 1.008);
+                     topology::joint_allreduce_bound(topology).algbw) <= 1.018);
 }
 
 TEST_CASE("one slow NIC of 96 holds up its rail only") {
