@@ -15,6 +15,7 @@ constexpr std::size_t kMoreSteps = 4;  // times as many when searches go on
 AccessOrder::AccessOrder(const TransferGraph& graph, ProblemList& problems, std::size_t first_steps)
     : graph_(graph),
       problems_(problems),
+      sums_(graph),
       first_steps_(first_steps),
       ranks_(graph.rank_count()),
       places_(graph.transfers().size()),
@@ -109,6 +110,14 @@ bool AccessOrder::is_later_on_chain(TransferId id, TransferId earlier) const {
   return place.chain == before.chain && place.position > before.position;
 }
 
+bool AccessOrder::is_later_in_sum(Event event, Event earlier) const {
+  if (graph_.mutual_sums().empty() || event.at_source || !earlier.at_source) {
+    return false;
+  }
+  const TransferGroup* sum = sums_.sum_of(event.id);
+  return sum != nullptr && sum == sums_.sum_of(earlier.id);
+}
+
 void AccessOrder::visit_source(TransferId id) {
   if (source_seen_[id.index()] != search_) {
     source_seen_[id.index()] = search_;
@@ -162,7 +171,8 @@ bool AccessOrder::search_forwards(Event from, TransferId last, std::size_t steps
 
 void AccessOrder::require_after(Rank rank, Event event, const std::vector<Event>& earlier) {
   std::size_t found = 0;
-  while (found < earlier.size() && is_later_on_chain(event.id, earlier[found].id)) {
+  while (found < earlier.size() && (is_later_on_chain(event.id, earlier[found].id) ||
+                                    is_later_in_sum(event, earlier[found]))) {
     ++found;
   }
   if (found == earlier.size()) {
@@ -181,7 +191,7 @@ void AccessOrder::require_after(Rank rank, Event event, const std::vector<Event>
   for (std::size_t steps = first_steps_; !stack_.empty(); steps *= kMoreSteps) {
     search_backwards(lowest, steps);
     while (found < earlier.size() &&
-           (is_seen(earlier[found]) ||
+           (is_seen(earlier[found]) || is_later_in_sum(event, earlier[found]) ||
             (!stack_.empty() && search_forwards(earlier[found], event.id, steps)))) {
       ++found;
     }
@@ -190,7 +200,7 @@ void AccessOrder::require_after(Rank rank, Event event, const std::vector<Event>
     }
   }
   for (std::size_t i = found; i < earlier.size(); ++i) {
-    if (!is_seen(earlier[i])) {
+    if (!is_seen(earlier[i]) && !is_later_in_sum(event, earlier[i])) {
       problems_.add([&] {
         return fmt::format("rank {}, chunk {}: {} is not ordered after {}", rank.value(), chunk_,
                            describe(event), describe(earlier[i]));

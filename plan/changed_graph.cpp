@@ -35,9 +35,8 @@ void add_transfers(const TransferGraph& graph, const Changed& changed, TransferG
   for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
     result.add_transfer(changed(i), graph.dependencies(TransferId(i)));
   }
-  for (const TransferGroup& group : graph.groups()) {
-    result.add_group(group.first, group.count);
-  }
+  result.add_groups_of(graph);
+  result.add_mutual_sums_of(graph);
 }
 
 void check_count(const TransferGraph& graph, const char* what, std::size_t found,

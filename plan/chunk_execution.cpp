@@ -1,9 +1,12 @@
 #include "plan/chunk_execution.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <optional>
 
 #include "base/random.hpp"
+#include "plan/mutual_sum.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -67,7 +70,11 @@ ChunkExecution::ChunkExecution(const TransferGraph& graph, ProblemList& problems
       words_((graph.rank_count() + 63) / 64),
       values_(graph.rank_count()),
       sent_(graph.transfers().size()),
-      contributions_(graph.rank_count() * words_) {}
+      contributions_(graph.rank_count() * words_) {
+  std::ranges::copy_if(
+      graph.mutual_sums(), std::back_inserter(sums_),
+      [&](const TransferGroup& sum) { return !mutual_sum_problem(graph, sum).has_value(); });
+}
 
 std::span<std::uint64_t> ChunkExecution::contributions(Rank rank) {
   return std::span(contributions_).subspan(rank.index() * words_, words_);
@@ -79,8 +86,14 @@ std::string ChunkExecution::place(Rank rank) const {
 
 void ChunkExecution::run(std::uint32_t chunk, std::span<const TransferId> transfers) {
   begin(chunk);
-  for (const TransferId id : transfers) {
-    apply(id);
+  for (std::size_t i = 0; i < transfers.size();) {
+    const auto sum = std::ranges::lower_bound(sums_, transfers[i], {}, &TransferGroup::first);
+    if (sum != sums_.end() && sum->first == transfers[i]) {
+      apply_sum(*sum);
+      i += sum->count;  // all of it move the chunk
+    } else {
+      apply(transfers[i++]);
+    }
   }
   check_end();
 }
@@ -142,6 +155,43 @@ void ChunkExecution::apply(TransferId id) {
   std::transform(sent_set.begin(), sent_set.end(), set.begin(), set.begin(),
                  [](std::uint64_t a, std::uint64_t b) { return a | b; });
   to = {.defined = to.defined, .fixed_by = 0, .identity = sum_identity(to.identity, sent.identity)};
+}
+
+// Everyone sends before anyone adds, and then adds in the order of ranks.
+void ChunkExecution::apply_sum(const TransferGroup& sum) {
+  const std::vector<Rank> members = mutual_sum_members(graph_, sum);
+  Value total;
+  std::vector<std::uint64_t> everything(words_, 0);
+  for (const Rank rank : members) {
+    const Value& own = values_[rank.index()];
+    const auto set = contributions(rank);
+    if (!own.defined) {
+      problems_.add(
+          [&] { return fmt::format("{}: sums what the rank does not have yet", place(rank)); });
+    }
+    if (const auto twice = first_common(set, everything)) {
+      problems_.add([&] {
+        return fmt::format("{}: adds the contribution of rank {} a second time", place(rank),
+                           *twice);
+      });
+    }
+    std::ranges::transform(set, everything, everything.begin(), std::bit_or<>());
+    total.identity =
+        rank == members.front() ? own.identity : sum_identity(total.identity, own.identity);
+  }
+  total.defined = true;
+  for (std::uint32_t i = 0; i < sum.count; ++i) {
+    const TransferId id(sum.first.value() + i);
+    sent_[id.index()] = values_[graph_.transfer(id).src.index()];
+    order_.read(id, 0, false);
+  }
+  for (std::uint32_t i = 0; i < sum.count; ++i) {
+    order_.add(TransferId(sum.first.value() + i));
+  }
+  for (const Rank rank : members) {
+    values_[rank.index()] = total;
+    std::ranges::copy(everything, contributions(rank).begin());
+  }
 }
 
 ChunkExecution::Value ChunkExecution::sent_value(TransferId id) const {

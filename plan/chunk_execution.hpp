@@ -38,6 +38,7 @@ class ChunkExecution {
 
   void begin(std::uint32_t chunk);
   void apply(TransferId id);
+  void apply_sum(const TransferGroup& sum);
   Value sent_value(TransferId id) const;
   std::uint64_t sent_bytes(TransferId id) const;
   void check_end();
@@ -49,6 +50,7 @@ class ChunkExecution {
   ProblemList& problems_;
   AccessOrder order_;
   std::vector<EncodingSource> sources_;
+  std::vector<TransferGroup> sums_;  ///< mutual sums that are right
   std::uint32_t chunk_ = 0;
   std::size_t words_;          ///< 64-bit words of one rank's set
   std::vector<Value> values_;  ///< by rank

@@ -15,7 +15,7 @@
 namespace rackrail::plan {
 
 /// The newest; a plan is written with the oldest version that says all of it.
-inline constexpr int kPlanFormatVersion = 5;
+inline constexpr int kPlanFormatVersion = 6;
 
 /// Both throw PlanError for a plan with a text that is not UTF-8.
 std::string to_json(const Plan& plan);

@@ -7,6 +7,7 @@
 
 #include "plan/chunk_execution.hpp"
 #include "plan/in_network.hpp"
+#include "plan/mutual_sum.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -236,12 +237,24 @@ void check_groups(const TransferGraph& graph, const topology::Topology* topology
   }
 }
 
+void check_mutual_sums(const TransferGraph& graph, ProblemList& problems) {
+  for (const TransferGroup& sum : graph.mutual_sums()) {
+    if (const auto problem = mutual_sum_problem(graph, sum)) {
+      problems.add([&] {
+        return fmt::format("mutual sum (transfers {} to {}): {}", sum.first.value(),
+                           sum.first.value() + sum.count - 1, *problem);
+      });
+    }
+  }
+}
+
 }  // namespace
 
 VerifyReport check_graph(const TransferGraph& graph, const topology::Topology* topology,
                          ProblemList& problems) {
   VerifyReport report;
   check_dependencies(graph, problems, report);
+  check_mutual_sums(graph, problems);
   execute(graph, problems);
   if (topology != nullptr) {
     check_routes(graph, *topology, problems);

@@ -23,6 +23,7 @@ constexpr int kFormatWithWarmup = 2;
 constexpr int kFormatWithRatesAndAdapters = 3;
 constexpr int kFormatWithRequests = 4;
 constexpr int kFormatWithMechanisms = 5;
+constexpr int kFormatWithMutualSums = 6;
 // 2³² samples per rank and 2¹⁵ ranks stay far within 64 bits, as do this many passes and steps.
 constexpr std::int64_t kMost = std::int64_t{1} << 32U;
 constexpr std::int64_t kMostPasses = std::int64_t{1} << 14U;
@@ -161,6 +162,11 @@ std::vector<ScheduleRange> read_ranges(const v1::Plan& message) {
 }
 
 int version_for(const Plan& plan) {
+  if (std::ranges::any_of(plan.schedules, [](const TransferGraph& graph) {
+        return !graph.mutual_sums().empty();
+      })) {
+    return kFormatWithMutualSums;
+  }
   if (std::ranges::any_of(plan.schedules,
                           [](const TransferGraph& graph) { return !graph.mechanism().empty(); })) {
     return kFormatWithMechanisms;

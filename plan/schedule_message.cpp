@@ -54,30 +54,33 @@ void write_transfers(const TransferGraph& graph, v1::Transfers& message) {
   }
 }
 
-void write_groups(const TransferGraph& graph, v1::Transfers& message) {
+/// How many transfers each of them skips after the one before it, and how many it has.
+void write_groups(std::span<const TransferGroup> groups, Column& skips, Column& counts) {
   std::uint32_t end = 0;
-  for (const TransferGroup& group : graph.groups()) {
-    message.add_group_skips(group.first.value() - end);
-    message.add_group_counts(group.count);
+  for (const TransferGroup& group : groups) {
+    skips.Add(group.first.value() - end);
+    counts.Add(group.count);
     end = group.first.value() + group.count;
   }
 }
 
-void read_groups(const v1::Transfers& message, TransferGraph& graph) {
-  if (message.group_skips_size() != message.group_counts_size()) {
-    fail("transfers.group_counts", fmt::format("{} values", message.group_counts_size()),
-         fmt::format("{}, as of group_skips", message.group_skips_size()));
+template <typename Add>
+void read_groups(const Column& skips, const Column& counts, const char* name,
+                 const TransferGraph& graph, Add add) {
+  if (skips.size() != counts.size()) {
+    fail(fmt::format("transfers.{}_counts", name), fmt::format("{} values", counts.size()),
+         fmt::format("{}, as of {}_skips", skips.size(), name));
   }
   std::uint64_t end = 0;
-  for (int i = 0; i < message.group_counts_size(); ++i) {
-    const std::uint64_t first = end + message.group_skips(i);
-    end = first + message.group_counts(i);
-    if (message.group_counts(i) < 2 || end > graph.transfers().size()) {
-      fail(fmt::format("transfers.group_counts[{}]", i),
-           fmt::format("{} transfers from transfer {}", message.group_counts(i), first),
+  for (int i = 0; i < counts.size(); ++i) {
+    const std::uint64_t first = end + skips[i];
+    end = first + counts[i];
+    if (counts[i] < 2 || end > graph.transfers().size()) {
+      fail(fmt::format("transfers.{}_counts[{}]", name, i),
+           fmt::format("{} transfers from transfer {}", counts[i], first),
            fmt::format("at least two of {}", graph.transfers().size()));
     }
-    graph.add_group(TransferId(static_cast<std::uint32_t>(first)), message.group_counts(i));
+    add(TransferId(static_cast<std::uint32_t>(first)), counts[i]);
   }
 }
 
@@ -203,7 +206,10 @@ void write_schedule(const TransferGraph& graph, v1::Schedule& message) {
     message.add_owners(owner.value());
   }
   write_transfers(graph, *message.mutable_transfers());
-  write_groups(graph, *message.mutable_transfers());
+  v1::Transfers& transfers = *message.mutable_transfers();
+  write_groups(graph.groups(), *transfers.mutable_group_skips(), *transfers.mutable_group_counts());
+  write_groups(graph.mutual_sums(), *transfers.mutable_mutual_skips(),
+               *transfers.mutable_mutual_counts());
 }
 
 TransferGraph read_schedule(const v1::Schedule& message, std::size_t rank_count) {
@@ -244,7 +250,11 @@ TransferGraph read_schedule(const v1::Schedule& message, std::size_t rank_count)
     graph.set_owners(std::move(owners));
   }
   read_transfers(message.transfers(), graph);
-  read_groups(message.transfers(), graph);
+  const v1::Transfers& transfers = message.transfers();
+  read_groups(transfers.group_skips(), transfers.group_counts(), "group", graph,
+              [&](TransferId first, std::uint32_t count) { graph.add_group(first, count); });
+  read_groups(transfers.mutual_skips(), transfers.mutual_counts(), "mutual", graph,
+              [&](TransferId first, std::uint32_t count) { graph.add_mutual_sum(first, count); });
   return graph;
 }
 

@@ -133,18 +133,38 @@ TransferId TransferGraph::add_transfer(const Transfer& transfer,
   return TransferId(id);
 }
 
-void TransferGraph::add_group(TransferId first, std::uint32_t count) {
-  const std::size_t begin =
-      groups_.empty() ? 0 : groups_.back().first.index() + groups_.back().count;
+void TransferGraph::add_to(std::vector<TransferGroup>& groups, const char* what, TransferId first,
+                           std::uint32_t count) const {
+  const std::size_t begin = groups.empty() ? 0 : groups.back().first.index() + groups.back().count;
   const std::size_t end = first.index() + std::size_t{count};
   if (count < 2 || first.index() < begin || end > transfers_.size()) {
     throw PlanError(ErrorContext{
         .file = {},
-        .where = fmt::format("group {}", groups_.size()),
+        .where = fmt::format("{} {}", what, groups.size()),
         .found = fmt::format("{} transfers from transfer {}", count, first.value()),
         .expected = fmt::format("at least two of transfers {} to {}", begin, transfers_.size())});
   }
-  groups_.push_back({first, count});
+  groups.push_back({first, count});
+}
+
+void TransferGraph::add_group(TransferId first, std::uint32_t count) {
+  add_to(groups_, "group", first, count);
+}
+
+void TransferGraph::add_mutual_sum(TransferId first, std::uint32_t count) {
+  add_to(mutual_sums_, "mutual sum", first, count);
+}
+
+void TransferGraph::add_groups_of(const TransferGraph& other) {
+  for (const TransferGroup& group : other.groups()) {
+    add_group(group.first, group.count);
+  }
+}
+
+void TransferGraph::add_mutual_sums_of(const TransferGraph& other) {
+  for (const TransferGroup& sum : other.mutual_sums()) {
+    add_mutual_sum(sum.first, sum.count);
+  }
 }
 
 void TransferGraph::reserve(std::size_t transfers, std::size_t dependencies) {

@@ -40,6 +40,11 @@
 //     buckets to it together, and lets each slice go in one piece (plan/send_pace.hpp); so does the
 //     simulator where it knows a sender's cores, else no slice moves faster. Where trees of unequal
 //     shares meet on a link, none waits at its rate.
+//  9. Mutual sums. Additions of one range in FP32 between each two of several ranks, both ways, may
+//     be a mutual sum (plan/mutual_sum.hpp): each member sends what it had before, and then has the
+//     sum of all in the order of ranks. So the addition of a slice waits until its destination's
+//     own transfers of the sum have read that slice. The members have consecutive ids and do not
+//     wait for each other.
 //
 // An all-reduce is right when every rank ends with each rank's contribution exactly once
 // (plan/verifier.hpp).
@@ -71,7 +76,7 @@ struct Transfer {
   RouteId route{};         ///< index into TransferGraph::routes()
 };
 
-/// Transfers [first, first + count) that switches may carry out as one (rule 7).
+/// Transfers [first, first + count): an operation of switches (rule 7) or a mutual sum (rule 9).
 struct TransferGroup {
   TransferId first;
   std::uint32_t count = 0;
@@ -116,6 +121,8 @@ class TransferGraph {
 
   /// In the order of their first transfers; they do not overlap.
   std::span<const TransferGroup> groups() const { return groups_; }
+  /// The same of mutual sums.
+  std::span<const TransferGroup> mutual_sums() const { return mutual_sums_; }
 
   /// Codec 0 is always "none". Returns the index of an equal codec if there is one.
   std::uint8_t add_codec(const Codec& codec);
@@ -131,6 +138,11 @@ class TransferGraph {
   /// are at least two and all exist and come after the last group. What else a group must be is the
   /// verifier's to say.
   void add_group(TransferId first, std::uint32_t count);
+  /// Makes them a mutual sum; throws as add_group() does.
+  void add_mutual_sum(TransferId first, std::uint32_t count);
+  /// Those of another graph, whose transfers these are.
+  void add_groups_of(const TransferGraph& other);
+  void add_mutual_sums_of(const TransferGraph& other);
   void reserve(std::size_t transfers, std::size_t dependencies);
 
   /// Elements [begin, end) of chunks [begin, begin + count) of a buffer of `elements`.
@@ -147,6 +159,9 @@ class TransferGraph {
   void set_owners(std::vector<Rank> owners);
 
  private:
+  void add_to(std::vector<TransferGroup>& groups, const char* what, TransferId first,
+              std::uint32_t count) const;
+
   std::string name_;
   std::string mechanism_;
   Collective collective_ = Collective::kAllReduce;
@@ -157,6 +172,7 @@ class TransferGraph {
   std::vector<std::uint32_t> dependency_begin_{0};
   std::vector<TransferId> dependencies_;
   std::vector<TransferGroup> groups_;
+  std::vector<TransferGroup> mutual_sums_;
   std::vector<Codec> codecs_{Codec{}};
   std::vector<std::vector<LinkId>> routes_{std::vector<LinkId>{}};
   std::vector<Bandwidth> rates_{Bandwidth{}};  // by route

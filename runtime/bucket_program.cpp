@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/random.hpp"
+#include "plan/mutual_sum.hpp"
 
 namespace rackrail::runtime {
 
@@ -98,6 +99,31 @@ BucketProgram::BucketProgram(const plan::Plan& plan, BucketId number, Rank self)
       for (const std::uint32_t addition : before) {
         wait_for(index, TransferId(addition));
       }
+    }
+  }
+  for (const plan::TransferGroup& sum : graph.mutual_sums()) {
+    order_mutual_sum(sum, self);
+  }
+}
+
+// What arrives waits until this rank has sent what it had; and what lower ranks sent is added up
+// before it is added to this rank's own.
+void BucketProgram::order_mutual_sum(const plan::TransferGroup& sum, Rank self) {
+  std::vector<std::uint32_t> received;
+  std::vector<std::uint32_t> sent;
+  for (std::uint32_t i = 0; i < sum.count; ++i) {
+    if (const auto found = local.find(sum.first.value() + i); found != local.end()) {
+      (transfers[found->second].is_send ? sent : received).push_back(found->second);
+    }
+  }
+  for (std::size_t i = 0; i < received.size(); ++i) {
+    LocalTransfer& t = transfers[received[i]];
+    t.slice_waits += static_cast<std::uint32_t>(sent.size());
+    for (const std::uint32_t before : sent) {
+      dependents[before].push_back({received[i], false});
+    }
+    if (i + 1 < received.size() && transfers[received[i + 1]].peer < self) {
+      t.added_with = received[i + 1];
     }
   }
 }

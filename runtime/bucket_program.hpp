@@ -31,6 +31,9 @@ struct LocalTransfer {
   std::uint32_t encoding_from = 0;
   bool keeps_encoding = false;  ///< its encoded bytes are sent again by another transfer
   std::string residual;         ///< name of its error-feedback state; empty: none
+  /// Of what arrives for a mutual sum from a lower rank than this, not the last of these: the local
+  /// index of the next of these, with which it is added before this rank's own (rule 9).
+  std::optional<std::uint32_t> added_with;
 };
 
 /// Who is told when a slice of a local transfer is done.
@@ -51,6 +54,9 @@ struct BucketProgram {
   std::vector<std::vector<std::vector<std::uint32_t>>> sends_to;
   std::unordered_map<std::uint32_t, std::uint32_t> local;  ///< graph id → local index
   std::uint64_t open_slices = 0;                           ///< to send and to apply
+
+ private:
+  void order_mutual_sum(const plan::TransferGroup& sum, Rank self);
 };
 
 /// The stream of random numbers that `self` rounds with when it encodes for such a transfer

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -75,6 +76,8 @@ struct BucketRun {
   std::vector<std::vector<SharedPayload>> encoded;  ///< bytes kept, by transfer and slice
   /// Additions that arrived before the ones that must be applied first.
   std::vector<std::vector<std::optional<std::vector<std::byte>>>> arrived;
+  /// Of mutual sums, what lower ranks sent so far, by transfer to be added with it and slice.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<float>> partial_sums;
   std::uint64_t open;                ///< slices not sent or not applied yet
   std::vector<std::uint64_t> needs;  ///< by peer: slices that must still come or be sent
   struct Lane {

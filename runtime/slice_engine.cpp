@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "base/error.hpp"
 #include "plan/format.hpp"
@@ -294,7 +295,7 @@ void SliceEngine::apply(BucketRun& run, std::uint32_t index, std::uint32_t k,
   const auto started = Clock::now();
   const Codec& codec = codec_of(run, t);
   if (t.op == plan::TransferOp::kReduce) {
-    codec.decode_add(payload, values);
+    add(run, index, k, payload, values);
   } else {
     codec.decode(payload, values);
     if (t.keeps_encoding && is_lossy(run, t)) {
@@ -310,6 +311,29 @@ void SliceEngine::apply(BucketRun& run, std::uint32_t index, std::uint32_t k,
   }
   signal(run, index, k);
   close_slice(run);
+}
+
+void SliceEngine::add(BucketRun& run, std::uint32_t index, std::uint32_t k,
+                      std::span<const std::byte> payload, std::span<float> values) {
+  const LocalTransfer& t = run.program.transfers[index];
+  const Codec& codec = codec_of(run, t);
+  auto partial = run.partial_sums.extract({index, k});
+  if (partial.empty() && !t.added_with) {
+    codec.decode_add(payload, values);
+    return;
+  }
+  std::vector<float> sum(values.size());
+  if (partial.empty()) {
+    codec.decode(payload, sum);
+  } else {
+    sum = std::move(partial.mapped());
+    codec.decode_add(payload, sum);
+  }
+  if (t.added_with) {
+    run.partial_sums.emplace(std::pair(*t.added_with, k), std::move(sum));
+  } else {
+    std::ranges::transform(sum, values, values.begin(), std::plus<>());
+  }
 }
 
 // ---- sending ----

@@ -110,6 +110,8 @@ class SliceEngine {
               std::span<const std::byte> payload);
   void apply(BucketRun& run, std::uint32_t index, std::uint32_t k,
              std::span<const std::byte> payload);
+  void add(BucketRun& run, std::uint32_t index, std::uint32_t k, std::span<const std::byte> payload,
+           std::span<float> values);
   void pump(Rank destination);
   bool send_next(BucketRun& run, Rank destination);
   bool send_next(BucketRun& run, Rank destination, std::size_t route);

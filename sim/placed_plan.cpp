@@ -33,9 +33,8 @@ plan::TransferGraph placed(const plan::TransferGraph& graph, std::span<const Ran
     transfer.route = routes[transfer.route.index()];
     result.add_transfer(transfer, graph.dependencies(TransferId(i)));
   }
-  for (const plan::TransferGroup& group : graph.groups()) {
-    result.add_group(group.first, group.count);
-  }
+  result.add_groups_of(graph);
+  result.add_mutual_sums_of(graph);
   return result;
 }
 

@@ -41,6 +41,7 @@ class GraphBuilder {
 
   /// One operation of the switches (plan::TransferGraph::add_group).
   void group(TransferId first, std::uint32_t count) { graph_.add_group(first, count); }
+  void mutual_sum(TransferId first, std::uint32_t count) { graph_.add_mutual_sum(first, count); }
   /// Finds the route of a pair before it is needed: those from one rank one after the other cost
   /// the least (topology/router.cpp).
   void find_route(Rank src, Rank dst) { route(src, dst); }

@@ -66,6 +66,47 @@ void MoveWriter::collect(const Move& move, std::span<const std::uint32_t> more) 
   waits_.erase(std::ranges::unique(waits_).begin(), waits_.end());
 }
 
+/// As the last one, which waits for waits_.
+void MoveWriter::put(Move move) {
+  move.after_begin = static_cast<std::uint32_t>(afters_.size());
+  afters_.insert(afters_.end(), waits_.begin(), waits_.end());
+  move.after_end = static_cast<std::uint32_t>(afters_.size());
+  moves_.push_back(move);
+}
+
+void MoveWriter::mutual_sum(std::span<const Rank> members, Range range) {
+  const auto first = static_cast<std::uint32_t>(moves_.size());
+  double turn = 0;
+  for (const Rank src : members) {
+    for (const Rank dst : members) {
+      if (src == dst) {
+        continue;
+      }
+      const Move move{plan::TransferOp::kReduce, src, dst, {first_ + range.begin, range.count}};
+      collect(move, {});
+      for (const std::uint32_t before : waits_) {
+        turn = std::max(turn, moves_[before].turn + 1);
+      }
+      put(move);
+    }
+  }
+  const auto end = static_cast<std::uint32_t>(moves_.size());
+  // What a rank had before is in what came now.
+  for (std::uint32_t chunk = range.begin; chunk < range.begin + range.count; ++chunk) {
+    for (const Rank rank : members) {
+      here(rank, chunk) = {};
+    }
+    for (std::uint32_t number = first; number < end; ++number) {
+      Here& there = here(moves_[number].dst, chunk);
+      there.came = prepended(number, there.came);
+    }
+  }
+  for (std::uint32_t number = first; number < end; ++number) {
+    moves_[number].turn = turn + delay_;
+  }
+  sums_.emplace_back(first, end - first);
+}
+
 std::uint32_t MoveWriter::add(plan::TransferOp op, Rank src, Rank dst, Range range,
                               std::optional<double> turn, std::span<const std::uint32_t> more) {
   const auto number = static_cast<std::uint32_t>(moves_.size());
@@ -75,10 +116,7 @@ std::uint32_t MoveWriter::add(plan::TransferOp op, Rank src, Rank dst, Range ran
     move.turn = std::max(move.turn, moves_[before].turn + (turn ? 0 : 1));
   }
   move.turn += turn ? 0 : delay_;
-  move.after_begin = static_cast<std::uint32_t>(afters_.size());
-  afters_.insert(afters_.end(), waits_.begin(), waits_.end());
-  move.after_end = static_cast<std::uint32_t>(afters_.size());
-  moves_.push_back(move);
+  put(move);
   for (std::uint32_t chunk = range.begin; chunk < range.begin + range.count; ++chunk) {
     Here& there = here(dst, chunk);
     if (op == plan::TransferOp::kCopy) {
@@ -112,6 +150,14 @@ plan::TransferGraph MoveWriter::take(const WaitMore& wait_more) {
     ids[number] = move.op == plan::TransferOp::kReduce
                       ? builder.reduce(move.src, move.dst, move.range, after)
                       : builder.copy(move.src, move.dst, move.range, after);
+  }
+  std::vector<std::pair<TransferId, std::uint32_t>> sums;
+  for (const auto& [first, count] : sums_) {
+    sums.emplace_back(ids[first], count);
+  }
+  std::ranges::sort(sums);
+  for (const auto& [first, count] : sums) {
+    builder.mutual_sum(first, count);
   }
   return builder.take(owners_);
 }

@@ -27,6 +27,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plan/transfer_graph.hpp"
@@ -68,6 +69,10 @@ class MoveWriter {
     return add(plan::TransferOp::kCopy, src, dst, range, turn, more);
   }
 
+  /// Each of these ranks, two or more in ascending order, sends what it has of the range to all
+  /// others, and they add it (rule 9); the moves have one turn.
+  void mutual_sum(std::span<const Rank> members, Range range);
+
   /// From now on usual turns are later by so much of one, and so are those of what waits for such
   /// moves: to order what would have its turn at the same time.
   void delay(double by) { delay_ = by; }
@@ -92,6 +97,7 @@ class MoveWriter {
   std::uint32_t add(plan::TransferOp op, Rank src, Rank dst, Range range,
                     std::optional<double> turn, std::span<const std::uint32_t> more);
   bool is_same_form(const Move& one, const Move& other) const;
+  void put(Move move);
   void collect(const Move& move, std::span<const std::uint32_t> more);
   const plan::Codec& codec(Rank src, Rank dst) const;
   Here& here(Rank rank, std::uint32_t chunk) { return here_[rank.index() * chunks_ + chunk]; }
@@ -108,13 +114,14 @@ class MoveWriter {
   std::vector<std::uint32_t> weights_;
   std::vector<Rank> owners_;
   std::vector<Move> moves_;
-  Numbers afters_;            ///< of all moves
-  std::uint32_t first_ = 0;   ///< of the chunks that began last
-  std::uint32_t chunks_ = 0;  ///< how many began last
-  std::vector<Here> here_;    ///< by rank and chunk
-  std::vector<Node> nodes_;   ///< the first one ends lists
-  Numbers waits_;             ///< of the move that is being added
-  double delay_ = 0;          ///< of usual turns
+  Numbers afters_;                                             ///< of all moves
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> sums_;  ///< mutual ones: first move, count
+  std::uint32_t first_ = 0;                                    ///< of the chunks that began last
+  std::uint32_t chunks_ = 0;                                   ///< how many began last
+  std::vector<Here> here_;                                     ///< by rank and chunk
+  std::vector<Node> nodes_;                                    ///< the first one ends lists
+  Numbers waits_;                                              ///< of the move that is being added
+  double delay_ = 0;                                           ///< of usual turns
 };
 
 }  // namespace rackrail::planner

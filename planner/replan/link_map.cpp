@@ -47,6 +47,7 @@ plan::TransferGraph with_routes(const plan::TransferGraph& graph, const LinkMap&
     transfer.route = *route;
     result.add_transfer(transfer, graph.dependencies(TransferId(t)));
   }
+  result.add_mutual_sums_of(graph);
   return result;
 }
 
@@ -129,9 +130,7 @@ std::optional<plan::TransferGraph> renumbered(const plan::TransferGraph& graph,
     }
     return same;
   });
-  for (const plan::TransferGroup& group : graph.groups()) {
-    result.add_group(group.first, group.count);
-  }
+  result.add_groups_of(graph);
   return result;
 }
 

@@ -132,8 +132,34 @@ class ProgramMaker {
     const std::size_t bytes = encoded_bytes(codec, t.range, program_.slice_elements);
     codes_[index] = reserve(bytes);
     exchange.messages.push_back({TransferId(t.id), t.peer, false, false, codes_[index], bytes});
-    decoding.push_back(
-        {DeviceLane::kDecode, DecodeOperation{t.codec, t.op, t.range, codes_[index]}});
+    append_decoding(index, bytes, decoding);
+  }
+
+  // What lower ranks sent for a mutual sum is summed before this rank's own, of which a copy waits
+  // in the scratch memory, is added (LocalTransfer::added_with).
+  void append_decoding(std::uint32_t index, std::size_t bytes,
+                       std::vector<DeviceOperation>& decoding) {
+    const LocalTransfer& t = local_.transfers[index];
+    const auto decode = [&](TransferOp op, std::size_t input) {
+      decoding.push_back({DeviceLane::kDecode, DecodeOperation{t.codec, op, t.range, input}});
+    };
+    const auto own = own_copies_.find(index);
+    if (own != own_copies_.end()) {
+      decode(t.op, codes_[index]);
+      if (t.added_with) {
+        own_copies_.emplace(*t.added_with, own->second);
+      } else {
+        decode(t.op, own->second);
+      }
+    } else if (t.added_with) {
+      const std::size_t copy = reserve(bytes);
+      program_.operations.push_back(
+          {DeviceLane::kEncode, EncodeOperation{t.codec, t.op, t.range, {}, copy}});
+      decode(TransferOp::kCopy, codes_[index]);
+      own_copies_.emplace(*t.added_with, copy);
+    } else {
+      decode(t.op, codes_[index]);
+    }
   }
 
   static ExchangeOperation::Message of_gradient(const LocalTransfer& t) {
@@ -154,6 +180,8 @@ class ProgramMaker {
   const RankGroups& groups_;
   BucketProgram local_;
   std::vector<std::size_t> codes_;  ///< by local transfer: where its codes are
+  /// By local transfer that is added before this rank's own: where a copy of that is.
+  std::unordered_map<std::uint32_t, std::size_t> own_copies_;
   DeviceProgram program_;
 };
 

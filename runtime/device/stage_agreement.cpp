@@ -6,6 +6,7 @@
 
 #include "base/random.hpp"
 #include "plan/encoding_source.hpp"
+#include "plan/mutual_sum.hpp"
 
 namespace rackrail::runtime {
 namespace {
@@ -57,6 +58,7 @@ class Expressions {
         groups_(groups),
         stages_(stages),
         sources_(plan::encoding_sources(graph)),
+        sums_(graph),
         values_(graph.rank_count()),
         sent_(graph.transfers().size()) {}
 
@@ -113,15 +115,32 @@ class Expressions {
       }
     }
     for (const TransferId id : transfers) {
+      if (const plan::TransferGroup* sum = sums_.sum_of(id)) {
+        if (sum->first == id) {
+          add_mutually(*sum);
+        }
+        continue;
+      }
       const Transfer& t = graph_.transfer(id);
       Value& to = values_[t.dst.index()];
       const Value& from = sent_[id.index()];
-      if (t.op == TransferOp::kCopy) {
-        to = from;
-      } else {
-        const auto [low, high] = std::minmax(to.identity, from.identity);
-        to = {.identity = random_bits(random_bits(kAddition, low), high), .fixed_by = 0};
-      }
+      to = t.op == TransferOp::kCopy ? from : added(to, from);
+    }
+  }
+
+  static Value added(const Value& a, const Value& b) {
+    const auto [low, high] = std::minmax(a.identity, b.identity);
+    return {.identity = random_bits(random_bits(kAddition, low), high), .fixed_by = 0};
+  }
+
+  void add_mutually(const plan::TransferGroup& sum) {
+    const std::vector<Rank> members = plan::mutual_sum_members(graph_, sum);
+    Value total = values_[members.front().index()];
+    for (std::size_t m = 1; m < members.size(); ++m) {
+      total = added(total, values_[members[m].index()]);
+    }
+    for (const Rank rank : members) {
+      values_[rank.index()] = total;
     }
   }
 
@@ -163,6 +182,7 @@ class Expressions {
   const RankGroups& groups_;
   std::span<const Stage> stages_;
   std::vector<plan::EncodingSource> sources_;
+  plan::MutualSums sums_;
   std::vector<Value> values_;  ///< by rank, of the chunk at hand
   std::vector<Value> sent_;    ///< by transfer
 };

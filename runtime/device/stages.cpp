@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "plan/encoding_source.hpp"
+#include "plan/mutual_sum.hpp"
 #include "runtime/device/stage_agreement.hpp"
 
 namespace rackrail::runtime {
@@ -74,22 +75,12 @@ class Timing {
     const std::size_t count = graph.transfers().size();
     phase.resize(count);
     round.resize(count);
-    std::vector<Before> before;
-    for (std::size_t i = 0; i < count; ++i) {
-      before.clear();
-      collect(TransferId(i), before);
-      const std::uint32_t parity = members.is_inside(graph.transfers()[i]) ? 0 : 1;
-      std::uint32_t own = parity;
-      for (const Before& b : before) {
-        const std::uint32_t other = phase[b.id.index()];
-        own = std::max(own, other + (other % 2 == parity ? 0 : 1));
-      }
-      phase[i] = own;
-      for (const Before& b : before) {
-        if (phase[b.id.index()] == own) {
-          round[i] = std::max(round[i], round[b.id.index()] + (b.may_share_round ? 0 : 1));
-        }
-      }
+    const plan::MutualSums sums(graph);
+    for (std::size_t i = 0; i < count;) {
+      const plan::TransferGroup* sum = sums.sum_of(TransferId(i));
+      const std::size_t end = sum == nullptr ? i + 1 : i + sum->count;
+      place(i, end, members);
+      i = end;
     }
   }
 
@@ -97,6 +88,32 @@ class Timing {
   std::vector<std::uint32_t> round;  ///< by transfer, in its phase, if nothing were a collective
 
  private:
+  /// These are at the same time: one transfer, or a mutual sum.
+  void place(std::size_t begin, std::size_t end, const GroupPlaces& members) {
+    std::vector<Before> before;
+    std::uint32_t parity = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      collect(TransferId(i), before);
+      parity = members.is_inside(graph_.transfers()[i]) ? parity : 1;
+    }
+    std::erase_if(before, [&](const Before& b) { return b.id.index() >= begin; });
+    std::uint32_t own_phase = parity;
+    for (const Before& b : before) {
+      const std::uint32_t other = phase[b.id.index()];
+      own_phase = std::max(own_phase, other + (other % 2 == parity ? 0 : 1));
+    }
+    std::uint32_t own_round = 0;
+    for (const Before& b : before) {
+      if (phase[b.id.index()] == own_phase) {
+        own_round = std::max(own_round, round[b.id.index()] + (b.may_share_round ? 0 : 1));
+      }
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      phase[i] = own_phase;
+      round[i] = own_round;
+    }
+  }
+
   void collect(TransferId id, std::vector<Before>& before) {
     const Transfer& t = graph_.transfer(id);
     const EncodingSource& source = sources_[id.index()];
@@ -158,6 +175,18 @@ class Contributions {
     }
     return true;
   }
+  /// All of these have what any of them had; false as of add().
+  bool add_mutually(const std::vector<std::size_t>& members) {
+    for (std::size_t m = 1; m < members.size(); ++m) {
+      if (!add(members[m], members[0])) {
+        return false;
+      }
+    }
+    for (std::size_t m = 1; m < members.size(); ++m) {
+      copy(members[0], members[m]);
+    }
+    return true;
+  }
   std::size_t count(std::size_t member) const {
     std::size_t bits = 0;
     for (std::size_t w = 0; w < words_; ++w) {
@@ -207,6 +236,7 @@ class StageFinder {
         groups_(groups),
         members_(groups, graph.rank_count()),
         timing_(graph, members_),
+        sums_(graph),
         by_chunk_(graph.chunk_count()) {
     for (std::size_t i = 0; i < graph.transfers().size(); ++i) {
       const Transfer& t = graph.transfers()[i];
@@ -278,6 +308,12 @@ class StageFinder {
                    const std::vector<TransferId>& transfers) const {
     Contributions contributions(groups_[group].size());
     for (const TransferId id : transfers) {
+      if (const plan::TransferGroup* sum = sums_.sum_of(id)) {
+        if (sum->first == id && !contributions.add_mutually(positions(*sum))) {
+          return {};
+        }
+        continue;
+      }
       const Transfer& t = graph_.transfer(id);
       const std::size_t from = members_.position[t.src.index()];
       const std::size_t to = members_.position[t.dst.index()];
@@ -300,6 +336,15 @@ class StageFinder {
       }
     }
     return effect;
+  }
+
+  /// Of those that take part, in the group that they are in.
+  std::vector<std::size_t> positions(const plan::TransferGroup& sum) const {
+    std::vector<std::size_t> result;
+    for (const Rank rank : plan::mutual_sum_members(graph_, sum)) {
+      result.push_back(members_.position[rank.index()]);
+    }
+    return result;
   }
 
   /// Whether what a rank has of a chunk after a phase is read before it is overwritten.
@@ -374,6 +419,7 @@ class StageFinder {
   const RankGroups& groups_;
   GroupPlaces members_;
   Timing timing_;
+  plan::MutualSums sums_;
   std::vector<std::vector<TransferId>> by_chunk_;
   std::map<std::uint32_t, std::vector<TransferId>> by_phase_;
 };

@@ -8,8 +8,9 @@
 // Phases. Transfers inside a group of ranks have even phases, those between groups odd ones; each
 // has the smallest that is not before that of anything it waits for: its dependencies, the addition
 // into the same chunk before it (rule 4 of plan/transfer_graph.hpp), the transfer whose bytes it
-// sends again (rule 6). Since accesses that conflict are ordered by dependencies, phases one after
-// the other are a legal execution.
+// sends again (rule 6). The transfers of a mutual sum (rule 9) share a phase and a round. Since
+// accesses that conflict are ordered by dependencies, phases one after the other are a legal
+// execution.
 //
 // Collectives. What the transfers of one phase inside one group do to a chunk is found by executing
 // them on sets of contributions: if all members end with all contributions, it was an all-reduce;

@@ -96,6 +96,21 @@ inline plan::TransferGraph ring(std::size_t ranks, const plan::Codec& codec = {}
   return graph;
 }
 
+/// Every rank sends all others what it has, and all add: a mutual sum.
+inline plan::TransferGraph one_shot(std::size_t ranks) {
+  plan::TransferGraph graph("one-shot", plan::Collective::kAllReduce, ranks, {1});
+  for (std::size_t src = 0; src < ranks; ++src) {
+    for (std::size_t dst = 0; dst < ranks; ++dst) {
+      if (src != dst) {
+        graph.add_transfer({.src = Rank(src), .dst = Rank(dst), .op = plan::TransferOp::kReduce},
+                           {});
+      }
+    }
+  }
+  graph.add_mutual_sum(TransferId(0), static_cast<std::uint32_t>(ranks * (ranks - 1)));
+  return graph;
+}
+
 /// All others add into rank 0, which copies the sum to them.
 inline plan::TransferGraph star(std::size_t ranks, const plan::Codec& codec = {}) {
   plan::TransferGraph graph("star", plan::Collective::kAllReduce, ranks, {1});

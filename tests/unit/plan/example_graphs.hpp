@@ -25,6 +25,7 @@ struct Draft {
   Bandwidth rate;  ///< of all routes
   std::vector<Rank> owners;
   std::vector<Step> steps;
+  std::vector<TransferGroup> mutual_sums;
 
   TransferId add(int src, int dst, TransferOp op, std::vector<TransferId> dependencies,
                  std::uint32_t chunk = 0, std::uint32_t count = 1, std::uint8_t codec = 0) {
@@ -49,12 +50,64 @@ struct Draft {
     for (const Step& step : steps) {
       graph.add_transfer(step.transfer, step.dependencies);
     }
+    for (const TransferGroup& sum : mutual_sums) {
+      graph.add_mutual_sum(sum.first, sum.count);
+    }
     if (collective != Collective::kAllReduce) {
       graph.set_owners(owners);
     }
     return graph;
   }
 };
+
+/// All of these ranks send all others what they have, and add.
+inline void add_mutual_sum(Draft& draft, const std::vector<int>& ranks,
+                           const std::vector<TransferId>& after = {}) {
+  const auto first = static_cast<std::uint32_t>(draft.steps.size());
+  for (const int src : ranks) {
+    for (const int dst : ranks) {
+      if (src == dst) {
+        continue;
+      }
+      std::vector<TransferId> own;
+      for (const TransferId id : after) {
+        if (draft.steps[id.index()].transfer.dst == Rank(src)) {
+          own.push_back(id);
+        }
+      }
+      draft.add(src, dst, TransferOp::kReduce, own);
+    }
+  }
+  draft.mutual_sums.push_back(
+      {TransferId(first), static_cast<std::uint32_t>(draft.steps.size()) - first});
+}
+
+/// Recursive doubling among four: 0 and 1, 2 and 3; then 0 and 2, 1 and 3.
+inline Draft recursive_doubling() {
+  Draft draft;
+  draft.name = "recursive doubling";
+  draft.ranks = 4;
+  draft.weights = {1};
+  add_mutual_sum(draft, {0, 1});
+  add_mutual_sum(draft, {2, 3});
+  const std::vector<TransferId> first{TransferId(0), TransferId(1), TransferId(2), TransferId(3)};
+  add_mutual_sum(draft, {0, 2}, first);
+  add_mutual_sum(draft, {1, 3}, first);
+  return draft;
+}
+
+inline Draft one_shot(int ranks) {
+  Draft draft;
+  draft.name = "one-shot";
+  draft.ranks = static_cast<std::size_t>(ranks);
+  draft.weights = {1};
+  std::vector<int> all;
+  for (int rank = 0; rank < ranks; ++rank) {
+    all.push_back(rank);
+  }
+  add_mutual_sum(draft, all);
+  return draft;
+}
 
 /// Reduce-scatter and all-gather round the ring: rank r sends to rank r + 1. The codecs are indices
 /// into {none, `codecs`...}.

@@ -275,6 +275,23 @@ TEST_CASE("how a schedule was made is kept, and makes the format a newer one") {
   }
 }
 
+TEST_CASE("mutual sums are kept, and make the format a newer one") {
+  Plan plan = small_plan();
+  plan.schedules[1] = examples::recursive_doubling().build();
+  CHECK_THAT(to_json(plan), Catch::Contains("\"version\": 6"));
+  for (const std::string& form : {to_json(plan), to_binary(plan)}) {
+    const Plan again = parse_plan(form, "p");
+    const auto sums = again.schedules[1].mutual_sums();
+    REQUIRE(sums.size() == 4);
+    CHECK(sums[3].first == TransferId(6));
+    CHECK(sums[3].count == 2);
+  }
+  const std::string json = to_json(plan);
+  CHECK_THAT(
+      refusal(replaced(json, "\"mutual_counts\": [2, 2, 2, 2]", "\"mutual_counts\": [2, 2, 2, 3]")),
+      Catch::Contains("mutual_counts[3]"));
+}
+
 TEST_CASE("a baseline without a name or a time is refused") {
   Plan plan = small_plan();
   plan.prediction.baselines = {{"", 5_us}};

@@ -66,6 +66,55 @@ TEST_CASE("right schedules are right") {
   CHECK_THAT(problems(scatter), Catch::Contains("ends without the contribution"));
 }
 
+TEST_CASE("mutual sums are right, and only as rule 9 has them") {
+  CHECK(problems(examples::recursive_doubling()) == "");
+  for (const int ranks : {2, 3, 8}) {
+    CAPTURE(ranks);
+    CHECK(problems(examples::one_shot(ranks)) == "");
+  }
+
+  Draft none = examples::one_shot(3);
+  none.mutual_sums.clear();
+  CHECK_THAT(problems(none), Catch::Contains("a second time"));
+
+  Draft second_step_too_early = examples::recursive_doubling();
+  second_step_too_early.steps[6].dependencies.clear();
+  CHECK_THAT(problems(second_step_too_early), Catch::Contains("is not ordered after"));
+
+  Draft other_order = examples::one_shot(3);
+  std::swap(other_order.steps[2], other_order.steps[3]);
+  CHECK_THAT(problems(other_order), Catch::Contains("transfer 2 is from rank 1 to rank 2"));
+
+  Draft one_missing = examples::one_shot(3);
+  --one_missing.mutual_sums[0].count;
+  CHECK_THAT(problems(one_missing), Catch::Contains("not those between each two"));
+
+  Draft lossy = examples::one_shot(2);
+  lossy.codecs = {{.kind = CodecKind::kFp16}};
+  for (auto& step : lossy.steps) {
+    step.transfer.codec = 1;
+  }
+  CHECK_THAT(problems(lossy), Catch::Contains("only additions in FP32"));
+
+  Draft twice = examples::one_shot(2);
+  examples::add_mutual_sum(twice, {0, 1}, {TransferId(0), TransferId(1)});
+  CHECK_THAT(problems(twice), Catch::Contains("a second time"));
+
+  Draft waits = examples::one_shot(2);
+  waits.steps[1].dependencies = {TransferId(0)};
+  CHECK_THAT(problems(waits), Catch::Contains("waits for transfer 0 of the same sum"));
+
+  // A copy that overwrites what is still to be sent.
+  Draft overwritten = examples::one_shot(2);
+  overwritten.ranks = 3;
+  overwritten.mutual_sums.clear();
+  overwritten.steps.clear();
+  overwritten.add(2, 0, TransferOp::kReduce, {});
+  examples::add_mutual_sum(overwritten, {0, 1});
+  overwritten.add(1, 2, TransferOp::kCopy, {TransferId(1)});
+  CHECK_THAT(problems(overwritten), Catch::Contains("is not ordered after"));
+}
+
 TEST_CASE("the figures of the report describe the graph") {
   const VerifyReport ring = check(examples::ring(4));
   CHECK(ring.transfers == 24);

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/work.hpp"
+#include "plan/mutual_sum.hpp"
 #include "plan/verifier.hpp"
 #include "planner/algorithms/schedule_family.hpp"
 #include "planner/groups/rank_groups.hpp"
@@ -56,7 +57,8 @@ Topology cluster(int racks, int hosts, int gpus) {
 }
 
 // Executes a graph with whole numbers in floats, in id order: sums of whole numbers are exact, so a
-// missing or doubled contribution shows. Ids are a topological order, so this is a legal execution.
+// missing or doubled contribution shows. Ids are a topological order, so this is a legal execution,
+// as long as the members of a mutual sum send what they had before it.
 std::vector<std::vector<float>> execute(const plan::TransferGraph& graph, std::int64_t elements) {
   std::vector<std::vector<float>> buffers;
   for (std::size_t r = 0; r < graph.rank_count(); ++r) {
@@ -65,11 +67,19 @@ std::vector<std::vector<float>> execute(const plan::TransferGraph& graph, std::i
       buffer.push_back(static_cast<float>((r + 1) * static_cast<std::size_t>(i % 13 + 1)));
     }
   }
-  for (const plan::Transfer& t : graph.transfers()) {
+  const plan::MutualSums sums(graph);
+  std::vector<std::vector<float>> before;
+  for (std::size_t id = 0; id < graph.transfers().size(); ++id) {
+    const plan::Transfer& t = graph.transfers()[id];
+    const plan::TransferGroup* sum = sums.sum_of(TransferId(id));
+    if (sum != nullptr && sum->first == TransferId(id)) {
+      before = buffers;
+    }
+    const auto& source = (sum != nullptr ? before : buffers)[t.src.index()];
     const plan::ElementRange range = graph.range(t, elements);
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       float& target = buffers[t.dst.index()][static_cast<std::size_t>(i)];
-      const float value = buffers[t.src.index()][static_cast<std::size_t>(i)];
+      const float value = source[static_cast<std::size_t>(i)];
       target = t.op == plan::TransferOp::kReduce ? target + value : value;
     }
   }
@@ -333,6 +343,29 @@ TEST_CASE("a k-nomial tree of 16 takes two rounds each way for 64 ranks on 8 hos
     least = std::min<std::size_t>(least, plan::verify(graph, &topology).depth);
   }
   CHECK(least == 4);
+}
+
+TEST_CASE("recursive multiplying has a step for all, one for each level, one for each factor") {
+  const auto mechanisms = [](const Topology& topology) {
+    topology::Router router(topology);
+    std::vector<std::string> result;
+    for (const auto& graph :
+         schedule_family("recursive-multiplying").all_reduces({topology, router, {}})) {
+      const plan::VerifyReport report = plan::verify(graph, &topology);
+      CHECK(report.problems == std::vector<std::string>{});
+      result.push_back(fmt::format("{}: {} transfers, depth {}", graph.mechanism(),
+                                   report.transfers, report.depth));
+    }
+    return result;
+  };
+  CHECK(mechanisms(cluster(1, 4, 4)) ==
+        std::vector<std::string>{"4 × 4 in turn, one-shot each: 96 transfers, depth 2",
+                                 "one-shot: 240 transfers, depth 1",
+                                 "recursive doubling, 4 steps: 64 transfers, depth 4"});
+  CHECK(mechanisms(cluster(1, 2, 1)) == std::vector<std::string>{"one-shot: 2 transfers, depth 1"});
+  CHECK(mechanisms(uneven_cluster({2, 1}, 2)) ==
+        std::vector<std::string>{"one-shot: 30 transfers, depth 1",
+                                 "2 × 3 in turn, one-shot each: 18 transfers, depth 2"});
 }
 
 TEST_CASE("each rank of a ring sends to one neighbour, and twice (n-1)/n of the buffer") {

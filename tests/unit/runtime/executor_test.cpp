@@ -76,11 +76,10 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST_CASE("executor: sums are exact over steps, buckets, launch orders and delays") {
   const std::size_t ranks = GENERATE(2U, 4U);
-  const bool is_ring = GENERATE(true, false);
+  const plan::TransferGraph graph = GENERATE_COPY(ring(ranks), star(ranks), one_shot(ranks));
   const unsigned seed = 2024;
-  CAPTURE(ranks, is_ring, seed);
-  const plan::Plan plan =
-      plan_of(is_ring ? ring(ranks) : star(ranks), {1, 10'007, 3'000, 4'096}, 1024);
+  CAPTURE(ranks, graph.name(), seed);
+  const plan::Plan plan = plan_of(graph, {1, 10'007, 3'000, 4'096}, 1024);
   Ranks job(plan);
   Buffers buffers = buffers_for(plan);
   std::vector<std::size_t> errors(ranks, 0);
@@ -175,7 +174,7 @@ TEST_CASE("executor: statistics count what the graph sends") {
 TEST_CASE("executor: additions are applied in the order of ids, whoever comes first") {
   // (big + small) − big depends on the order, so bits tell it.
   const std::size_t ranks = 4;
-  const plan::Plan plan = plan_of(star(ranks), {2'500}, 1024);
+  const plan::Plan plan = plan_of(GENERATE_COPY(star(ranks), one_shot(ranks)), {2'500}, 1024);
   const auto inputs = normal_inputs(ranks, 2'500, 7);
   std::vector<float> expected = inputs[0];
   for (std::size_t r = 1; r < ranks; ++r) {
