@@ -411,13 +411,20 @@ Bandwidth bound_of_rate(const topology::Topology& cluster, plan::Collective what
   return topology::allgather_bound(cluster).algbw;
 }
 
-/// Time that no schedule can be below, for so many bytes: by rates and by latencies. Of those that
-/// leave adding to ranks, or of all.
-Duration lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded,
-                     bool may_add_in_network) {
-  return std::max(topology::latency_bound(cluster),
-                  encoded / bound_of_rate(cluster, what, may_add_in_network) -
-                      topology::longest_burst_time(cluster));
+/// Times that no schedule can be below.
+struct LowerBound {
+  Duration latency;
+  Duration bandwidth;
+  Duration time() const { return std::max(latency, bandwidth); }
+  const char* decided_by() const { return latency > bandwidth ? "latency" : "bandwidth"; }
+};
+
+/// For so many bytes, of schedules that leave adding to ranks, or of all.
+LowerBound lower_bound(const topology::Topology& cluster, plan::Collective what, Bytes encoded,
+                       bool may_add_in_network) {
+  return {.latency = topology::latency_bound(cluster),
+          .bandwidth = encoded / bound_of_rate(cluster, what, may_add_in_network) -
+                       topology::longest_burst_time(cluster)};
 }
 
 }  // namespace
@@ -471,7 +478,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const Bytes encoded = plan::encoded_size(codec, elements);
   const bool has_changes = !simulation.disturbances.capacity.empty();
   if (options.schedule == kBestSchedule && c.is_quick && !has_changes) {
-    c.bound = lower_bound(cluster, what, encoded, true);
+    c.bound = lower_bound(cluster, what, encoded, true).time();
   }
   ProgressBar bar("simulating", session.progress_elsewhere());
   const auto progress = [&bar](double share) { bar.update(share); };
@@ -508,9 +515,10 @@ void run_collective(Session& session, const topology::Topology& cluster,
   const double algbw = moved / result.time.seconds();
   // Of each byte of the buffer, so much crosses a rank's port (nccl-tests, PERFORMANCE.md).
   const double busbw = algbw * (what == plan::Collective::kAllReduce ? 2 : 1) * (n - 1) / n;
-  const Duration bound = lower_bound(
+  const LowerBound lower = lower_bound(
       has_changes ? sim::at_best(cluster, simulation.disturbances, result.time) : cluster, what,
       encoded, family == kInNetwork);
+  const Duration bound = lower.time();
   const double gap = bound > Duration() ? result.time / bound - 1 : 0;
   if (ended_early && !is_partial) {
     notes.push_back(fmt::format(
@@ -534,6 +542,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
                         {"algbw_Bps", algbw},
                         {"busbw_Bps", busbw},
                         {"bound_s", bound.seconds()},
+                        {"bound_by", lower.decided_by()},
                         {"bound_of", has_changes ? "links at their best in this time" : "cluster"},
                         {"links", links_json(cluster, result.links)},
                         {"queues", queues_json(cluster, result.queues)},
@@ -553,9 +562,11 @@ void run_collective(Session& session, const topology::Topology& cluster,
                {"algbw", Align::kRight},
                {"busbw", Align::kRight},
                {"lower bound", Align::kRight},
+               {"by", Align::kLeft},
                {"gap", Align::kRight}});
   table.add_row({to_string(result.time), to_string(Bandwidth(static_cast<std::int64_t>(algbw))),
                  to_string(Bandwidth(static_cast<std::int64_t>(busbw))), to_string(bound),
+                 lower.decided_by(),
                  bound > Duration() ? fmt::format("{:+.1f} %", gap * 100) : "none"});
   fmt::print("{}{}\n", table.to_string(),
              has_changes ? "the lower bound takes every link at its best rate in this time\n" : "");

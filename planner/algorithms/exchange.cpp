@@ -31,7 +31,8 @@ constexpr std::uint64_t kMostTransfersOfUneven = 250'000;  // each way
 constexpr double kRoundsBehind = 1;
 constexpr double kRoundsBetweenLevels = 2;
 constexpr std::uint64_t kTooManyTransfers = std::uint64_t{1} << 40U;
-constexpr double kLaterInTurn = 0.01;  // of a level, among what has the same turn
+constexpr double kAfterFirstStep = 0.5;  // of a turn
+constexpr double kLaterInTurn = 0.01;    // of a level, among what has the same turn
 
 /// Values of the next level's digit that are passed on together.
 struct Block {
@@ -151,7 +152,11 @@ class PartWriter {
     const std::size_t steps = block_count(0) - 1;
     move(0, steps, std::nullopt, false);
     for (std::size_t step = 0; step < steps; ++step) {
+      // Those of the second step wait for nothing either, but the first step of all rounds is
+      // first.
+      writer_->delay(step == 0 ? kAfterFirstStep : 0);
       move(0, steps - 1 - step, std::nullopt, false);
+      writer_->delay(0);
       for (std::size_t block = block_count(1); block-- > 0;) {
         move(1, block, step, false);
       }

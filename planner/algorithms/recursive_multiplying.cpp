@@ -27,6 +27,8 @@ namespace {
 
 using Factors = std::vector<std::size_t>;
 
+constexpr std::uint64_t kMostTransfersAtOnce = 8'192;  // 91 ranks in one step
+
 Factors prime_factors(std::size_t n) {
   Factors factors;
   for (std::size_t f = 2; n > 1; f += n % f == 0 ? 0 : 1) {
@@ -66,6 +68,24 @@ std::string mechanism_of(const Factors& factors) {
   return fmt::format("{} in turn, one-shot each", fmt::join(factors, " × "));
 }
 
+/// One step for each level, one step, one for each prime factor: of these, each once, those whose
+/// transfers are few enough for a small buffer; the last one in any case.
+std::vector<Factors> choices(const RankHierarchy& hierarchy) {
+  const std::size_t ranks = hierarchy.rank_count();
+  std::vector<Factors> chosen;
+  for (const Factors& factors : {level_factors(hierarchy), Factors{ranks}}) {
+    const bool is_known = !chosen.empty() && chosen.front() == factors;
+    if (!factors.empty() && !is_known && transfers_of(factors, ranks) <= kMostTransfersAtOnce) {
+      chosen.push_back(factors);
+    }
+  }
+  const Factors primes = prime_factors(ranks);
+  if (std::ranges::find(chosen, primes) == chosen.end()) {
+    chosen.push_back(primes);
+  }
+  return chosen;
+}
+
 /// `order` has ranks that are near each other next to each other; these are summed first.
 plan::TransferGraph make_sums(const ScheduleRequest& request, std::span<const Rank> order,
                               const Factors& factors) {
@@ -103,8 +123,8 @@ class RecursiveMultiplying final : public ScheduleFamily {
   }
 
   GraphSize graph_size(const topology::Topology& topology) const override {
-    const std::size_t ranks = topology.rank_count();
-    const std::uint64_t transfers = transfers_of(prime_factors(ranks), ranks);
+    const std::uint64_t transfers =
+        transfers_of(choices(all_levels(topology)).front(), topology.rank_count());
     return {transfers, transfers};
   }
 
@@ -113,24 +133,14 @@ class RecursiveMultiplying final : public ScheduleFamily {
   }
 
   std::vector<plan::TransferGraph> all_reduces(const ScheduleRequest& request) const override {
-    const std::size_t ranks = request.topology.rank_count();
     const RankHierarchy hierarchy = all_levels(request.topology);
     std::vector<Rank> order;
-    for (std::size_t place = 0; place < ranks; ++place) {
+    for (std::size_t place = 0; place < hierarchy.rank_count(); ++place) {
       order.push_back(hierarchy.rank_at(place));
     }
-    std::vector<Factors> choices{level_factors(hierarchy), {ranks}, prime_factors(ranks)};
     std::vector<plan::TransferGraph> graphs;
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      const bool is_known =
-          std::find(choices.begin(), choices.begin() + static_cast<std::ptrdiff_t>(i),
-                    choices[i]) != choices.begin() + static_cast<std::ptrdiff_t>(i);
-      const bool is_last_resort = i + 1 == choices.size() && graphs.empty();
-      if (!choices[i].empty() && !is_known &&
-          (is_last_resort ||
-           transfers_of(choices[i], ranks) <= request.most_transfers / kRoundsOfBuckets)) {
-        graphs.push_back(make_sums(request, order, choices[i]));
-      }
+    for (const Factors& factors : choices(hierarchy)) {
+      graphs.push_back(make_sums(request, order, factors));
     }
     return graphs;
   }

@@ -139,7 +139,7 @@ TEST_CASE("well below a crossover the former schedule is faster, well above it t
         if (graph.transfers().size() > 20'000) {
           continue;  // in that many rounds it is for larger messages, and takes minutes here
         }
-        for (std::int64_t slice = elements; slice >= 2048; slice /= 2) {
+        for (std::int64_t slice = elements; slice == elements || slice >= 2048; slice /= 2) {
           time =
               std::min(time, sim::simulate_collective(graph, elements, slice, topology, {}).time);
         }

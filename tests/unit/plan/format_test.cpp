@@ -330,13 +330,13 @@ TEST_CASE("a newer plan is refused with both numbers, in either form") {
   const std::string newer =
       replaced(to_json(small_plan()), "\"version\": 4,", "\"version\": 9, \"of_tomorrow\": {},");
   CHECK_THAT(refusal(newer), Catch::Contains("version") && Catch::Contains("found 9") &&
-                                 Catch::Contains("at most 5"));
+                                 Catch::Contains("at most 6"));
   std::string body = to_binary(small_plan());
   REQUIRE(body.substr(0, 2) == std::string("\x08\x04", 2));
   body[1] = 9;
   body.resize(body.size() - 10);
   CHECK_THAT(refusal(with_checksum(body)),
-             Catch::Contains("found 9") && Catch::Contains("at most 5"));
+             Catch::Contains("found 9") && Catch::Contains("at most 6"));
   CHECK_THAT(refusal("{}"), Catch::Contains("version") && Catch::Contains("none"));
 }
 

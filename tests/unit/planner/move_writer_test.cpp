@@ -146,6 +146,23 @@ TEST_CASE_METHOD(MoveWriterTest, "no move is earlier than what it waits for") {
   CHECK(pairs_of(moves.take()) == std::vector<Pair>{{2, 3}, {0, 1}, {1, 3}});
 }
 
+TEST_CASE_METHOD(MoveWriterTest,
+                 "a mutual sum waits for what its members have, and stays together") {
+  MoveWriter moves = writer();
+  begin(moves, {1});
+  const std::vector<Rank> first{Rank(0), Rank(1)};
+  const std::vector<Rank> second{Rank(0), Rank(2)};
+  moves.mutual_sum(first, {});
+  moves.mutual_sum(second, {});
+  const plan::TransferGraph graph = moves.take();
+  CHECK(pairs_of(graph) == std::vector<Pair>{{0, 1}, {1, 0}, {0, 2}, {2, 0}});
+  CHECK(waits_of(graph, 2) == Numbers{1});
+  CHECK(waits_of(graph, 3).empty());
+  REQUIRE(graph.mutual_sums().size() == 2);
+  CHECK(graph.mutual_sums()[1].first == TransferId(2));
+  CHECK(graph.mutual_sums()[1].count == 2);
+}
+
 TEST_CASE_METHOD(MoveWriterTest, "moves may wait for more, asked for in their order") {
   MoveWriter moves = writer();
   begin(moves, {1});
