@@ -206,11 +206,12 @@ std::optional<DividedCollective> DivisionSearch::search_series(
     std::size_t series, std::int64_t elements, const TimeBelow& time, std::optional<Duration> known,
     const std::optional<DividedCollective>& best) const {
   std::optional<DividedCollective> best_here;
+  const std::int64_t coarsest = largest_transfer(forms_[series_[series].begin], elements);
   int idle = 0;
   for (std::size_t form = first_form(series, elements);
        form < series_[series].end && idle < kPatience; ++form) {
     const std::int64_t transfer = largest_transfer(forms_[form], elements);
-    if (transfer < kFewestElements && form > series_[series].begin) {
+    if (transfer < std::min(kFewestElements, coarsest)) {
       break;  // the finer ones are all the more too fine
     }
     const auto& best_so_far =

@@ -64,7 +64,7 @@ double step(const topology::Topology& topology, const plan::Workload& workload,
   return make_plan(topology, workload, *costs, options).prediction.step_time.seconds();
 }
 
-TEST_CASE("no family and no codec alone makes a faster step than the joint plan", "[slow]") {
+TEST_CASE("no family makes a much faster step than the joint plan, and no codec a faster one", "[slow]") {
   const std::string name = GENERATE("uneven", "uniform", "oversubscribed", "one slow host");
   // Many buckets that wait for the network, and few that hide behind compute.
   const plan::Workload workload = GENERATE(layers(12, 8 << 20, 100_us), layers(5, 1 << 20, 700_us));
@@ -78,7 +78,10 @@ TEST_CASE("no family and no codec alone makes a faster step than the joint plan"
     const double alone = step(topology, workload, options);
     CAPTURE(name, workload.tensors.size(), free.codec.has_value(), what, joint, alone,
             joint / alone - 1);
-    CHECK(joint <= alone * (1 + kWorthwhile));
+    // One that is limited to a family also has that family's variants for collectives alone, of
+    // which this one has the fastest of all families only (search/joint_search.hpp).
+    const double tolerance = options.schedule ? 0.02 : kWorthwhile;
+    CHECK(joint <= alone * (1 + tolerance));
   };
   for (const auto& family : schedule_families()) {
     const TierCodecs fp32;
