@@ -58,8 +58,10 @@ class Simulate(harness.CommandTest):
         self.write("far.csv", "source,target,bandwidth,latency\nhost0,host1,10 GB/s,200 us\n")
         result = self.collective("far.csv", "1KiB", "best")
         self.assertAlmostEqual(result["bound_s"], 200e-6)
+        self.assertEqual(result["bound_by"], "latency")
         self.assertLess(result["bound_s"], result["time_s"])
-        self.assertLess(result["time_s"], 450e-6)
+        self.assertLess(result["time_s"], 210e-6)  # one latency: both send what they have
+        self.assertEqual(self.collective("far.csv", "1GiB", "best")["bound_by"], "bandwidth")
 
     def test_the_best_schedule_is_the_one_that_the_table_of_schedules_names(self):
         self.write("cluster.csv", "source,target,bandwidth,latency\n" + "".join(
