@@ -181,8 +181,7 @@ std::vector<std::int64_t> CandidateSet::slices_of(std::size_t candidate,
   return slices;
 }
 
-// The one that was chosen last, at another size mostly, else what is simulated soonest of those
-// whose bounds are not far from the least.
+// The one that was chosen last, at another size mostly, else that of the least bound.
 std::optional<std::size_t> CandidateSet::likely_winner(std::int64_t elements,
                                                        const CandidateFilter& filter) const {
   const auto last = std::ranges::find_if(
@@ -191,20 +190,7 @@ std::optional<std::size_t> CandidateSet::likely_winner(std::int64_t elements,
     return *last;
   }
   const std::optional<Choice> least = likely(elements, filter);
-  if (!least.has_value()) {
-    return std::nullopt;
-  }
-  std::optional<std::size_t> soonest;
-  for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    const Candidate& candidate = candidates_[i];
-    if (candidate.family != kUnsteadyFamily && filter(candidate) &&
-        candidate.model.at_least(elements) <= 2 * least->time &&
-        (!soonest.has_value() ||
-         candidate.graph.transfers().size() < candidates_[*soonest].graph.transfers().size())) {
-      soonest = i;
-    }
-  }
-  return soonest.has_value() ? soonest : least->candidate;
+  return least ? std::optional(least->candidate) : std::nullopt;
 }
 
 void CandidateSet::remember_chosen(std::size_t candidate) {
