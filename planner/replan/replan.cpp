@@ -109,7 +109,7 @@ class Replanner {
   /// Else collectives are not simulated, which takes as long as many steps, nor other families
   /// made.
   bool is_longer_than_enough() {
-    return estimate_.step_time > scaled(std::max(result_.before, bound().time), 1 + kAlike);
+    return estimate_.step_time > scaled(std::max(result_.before, bound().time), 1 + kSameTime);
   }
 
   /// The families of the plan's own schedules first: they were the best before. The others, which

@@ -21,7 +21,7 @@ namespace rackrail::planner {
 /// no more than the third count as equal.
 inline constexpr double kWorthwhile = 0.001;
 inline constexpr double kNearEnough = 0.005;
-inline constexpr double kAlike = 0.01;
+inline constexpr double kSameTime = 0.01;
 
 /// Transfers of a whole step that is simulated beside others, or exactly, from kVeryManyRanks on
 /// (CostModel::followed_transfers): more take ten seconds or gigabytes.

@@ -228,7 +228,7 @@ bool has_large_buckets(const plan::Plan& plan, const PlannerOptions& options) {
   const auto large = std::ranges::count_if(
       plan.buckets, [](const plan::Bucket& bucket) { return bucket.elements >= kLargeBucket; });
   return large > 0 && large <= kMostLargeBuckets &&
-         plan.prediction.gap > std::max(kAlike, options.enough_gap.value_or(0));
+         plan.prediction.gap > std::max(kSameTime, options.enough_gap.value_or(0));
 }
 
 /// Buckets more finely, or held to rates, as the options say. A plan that must not lose by it has
@@ -301,7 +301,7 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   if (compresses && fp32 != best_of.end()) {
     notes.push_back(
         fmt::format("compression {}: without it the best step found takes {} ({} over this plan)",
-                    fp32->second >= scaled(step, 1 + kAlike) ? "pays off" : "gains little here",
+                    fp32->second >= scaled(step, 1 + kSameTime) ? "pays off" : "gains little here",
                     to_string(fp32->second), share_text(fp32->second, step)));
   }
   if (compresses && fp16 != best_of.end() && fp16->second > step) {

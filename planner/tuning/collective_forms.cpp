@@ -139,7 +139,7 @@ std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
     }
   }
   best_of_series.resize(std::min(best_of_series.size(), kMostSliced));
-  if (exact && (!known || best->time < scaled(*known, 1 + kAlike))) {
+  if (exact && (!known || best->time < scaled(*known, 1 + kSameTime))) {
     best_of_series.insert(best_of_series.begin(), *best);
     best = exactly_fastest(best_of_series, elements, known, exact);
   }
@@ -156,7 +156,7 @@ std::optional<DividedCollective> DivisionSearch::exactly_fastest(
                           candidate.form == candidates[0].form &&
                           candidate.slice_elements == candidates[0].slice_elements;
     const auto& bound = forms_[candidate.form].bound;
-    if (is_known || candidate.time > scaled(candidates.front().time, 1 + kAlike) ||
+    if (is_known || candidate.time > scaled(candidates.front().time, 1 + kSameTime) ||
         (limit && bound && bound->at_least(elements) >= *limit)) {
       continue;
     }

@@ -166,7 +166,7 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
   const auto place = [&](std::size_t i) {
     const std::int64_t least = row.times[i].time.picoseconds();
     return worthwhile > 0
-               ? std::pair(std::llround(std::log(static_cast<double>(least + 1)) / kAlike),
+               ? std::pair(std::llround(std::log(static_cast<double>(least + 1)) / kSameTime),
                            entries_[i].divisions.forms().front().shape().transfers)
                : std::pair<long long, std::int64_t>(least, 0);
   };
