@@ -27,7 +27,7 @@
 #include "planner/algorithms/schedule_family.hpp"
 #include "planner/groups/many_ranks.hpp"
 #include "planner/request/interruptible.hpp"
-#include "planner/request/search_effort.hpp"
+#include "planner/request/search_limits.hpp"
 #include "planner/tuning/bound.hpp"
 #include "planner/tuning/candidates.hpp"
 #include "planner/tuning/collective_forms.hpp"

@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "planner/request/decisions.hpp"
+#include "planner/request/options.hpp"
 
 namespace rackrail::cli {
 

@@ -11,7 +11,6 @@
 #include "plan/empty_plan.hpp"
 #include "planner/algorithms/schedule_family.hpp"
 #include "planner/search/held_rates.hpp"
-#include "planner/search/judged_division.hpp"
 #include "planner/tuning/collective_forms.hpp"
 #include "planner/tuning/schedule_table.hpp"
 

@@ -17,17 +17,17 @@
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
-#include "planner/batch/noise_path.hpp"
-#include "planner/batch/throughput_model.hpp"
+#include "explore/noise_path.hpp"
+#include "explore/throughput_model.hpp"
 
 namespace rackrail::cli {
 
 namespace {
 
-using planner::HoldOut;
-using planner::MeasuredStep;
-using planner::ThroughputForm;
-using planner::ThroughputModel;
+using explore::HoldOut;
+using explore::MeasuredStep;
+using explore::ThroughputForm;
+using explore::ThroughputModel;
 
 struct FitOptions {
   std::vector<std::string> files;
@@ -38,7 +38,7 @@ struct FitOptions {
 std::vector<MeasuredStep> read_steps(Session& session, const std::vector<std::string>& files) {
   std::vector<MeasuredStep> steps;
   for (const std::string& file : files) {
-    for (MeasuredStep& step : planner::read_measured_steps(file)) {
+    for (MeasuredStep& step : explore::read_measured_steps(file)) {
       steps.push_back(std::move(step));
     }
     session.add_input(file);
@@ -46,7 +46,7 @@ std::vector<MeasuredStep> read_steps(Session& session, const std::vector<std::st
   return steps;
 }
 
-nlohmann::json errors_json(const planner::PredictionErrors& errors) {
+nlohmann::json errors_json(const explore::PredictionErrors& errors) {
   return {{"rows", errors.rows},
           {"mean_relative_error", errors.mean},
           {"median_relative_error", errors.median},
@@ -75,7 +75,7 @@ void run_fit_steps(Session& session, const FitOptions& options) {
     asked = read_steps(session, {options.predict});
   } else if (!options.hold_out.empty()) {
     auto divided =
-        planner::divide(known, options.hold_out == "rows" ? HoldOut::kRows : HoldOut::kPlacements);
+        explore::divide(known, options.hold_out == "rows" ? HoldOut::kRows : HoldOut::kPlacements);
     known = std::move(divided.known);
     asked = std::move(divided.held_out);
   }
@@ -103,7 +103,7 @@ void run_fit_steps(Session& session, const FitOptions& options) {
     }
     const auto add = [&](const char* key, const char* what,
                          const std::vector<MeasuredStep>& steps) {
-      const planner::PredictionErrors errors = planner::prediction_errors(model, steps);
+      const explore::PredictionErrors errors = explore::prediction_errors(model, steps);
       entry[key] = errors_json(errors);
       table.add_row({name, what, std::to_string(errors.rows),
                      fmt::format("{:.1f} %", errors.mean * 100),
@@ -143,7 +143,7 @@ void run_fit_steps(Session& session, const FitOptions& options) {
 
 void run_fit_noise(Session& session, const FitOptions& options) {
   const std::vector<std::filesystem::path> paths(options.files.begin(), options.files.end());
-  const std::vector<planner::NoiseRun> runs = planner::read_noise_runs(paths);
+  const std::vector<explore::NoiseRun> runs = explore::read_noise_runs(paths);
   session.add_inputs(paths);
   const double base = runs.front().batch;
   nlohmann::json result = {{"base_batch", base}, {"runs", nlohmann::json::array()}};
@@ -156,10 +156,10 @@ void run_fit_noise(Session& session, const FitOptions& options) {
                {"by the others'", Align::kRight},
                {"their noise is off by", Align::kRight}});
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    const planner::NoiseRun& run = runs[i];
-    const planner::NoisePoint& end = run.points.back();
-    const double own = planner::NoisePath({run}).steps(0, end.progress, base, run.batch);
-    std::vector<planner::NoiseRun> others = runs;
+    const explore::NoiseRun& run = runs[i];
+    const explore::NoisePoint& end = run.points.back();
+    const double own = explore::NoisePath({run}).steps(0, end.progress, base, run.batch);
+    std::vector<explore::NoiseRun> others = runs;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
     nlohmann::json entry = {{"batch", run.batch},
                             {"points", run.points.size()},
@@ -171,7 +171,7 @@ void run_fit_noise(Session& session, const FitOptions& options) {
     std::string by_others = "-";
     std::string off_by = "-";
     if (!others.empty()) {
-      const planner::NoisePath path(others);
+      const explore::NoisePath path(others);
       const double error = path.median_log_error(run);
       entry["median_log_error_of_others_noise"] = error;
       off_by = fmt::format("a factor of {:.2f}", std::exp(error));

@@ -9,7 +9,7 @@
 #include "cli/session.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
-#include "planner/request/search_effort.hpp"
+#include "planner/request/policies.hpp"
 #include "topology/topology.hpp"
 
 namespace CLI {

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/csv.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
@@ -52,14 +53,6 @@ std::string plain(std::string_view text) {
   return result;
 }
 
-std::string trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) {
-    return {};
-  }
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1));
-}
-
 std::int64_t whole(const std::string& text, std::int64_t most, const Place& place) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -96,18 +89,6 @@ void add_case(Measurements& result, Measured one) {
     one.what += fmt::format(" on hosts {}", fmt::join(one.hosts, ";"));
   }
   result.cases.push_back(std::move(one));
-}
-
-std::vector<std::string> cut(std::string_view line) {
-  std::vector<std::string> cells;
-  while (true) {
-    const std::size_t comma = line.find(',');
-    cells.push_back(trimmed(line.substr(0, comma)));
-    if (comma == std::string_view::npos) {
-      return cells;
-    }
-    line.remove_prefix(comma + 1);
-  }
 }
 
 /// The GPUs that the file's name speaks of ("…-4gpu.csv"), if it does.
@@ -339,12 +320,12 @@ bool has_measurement_header(const std::filesystem::path& path) {
   }
   std::istringstream lines(read_file(path));
   for (std::string line; std::getline(lines, line);) {
-    const std::string text = trimmed(line);
+    const std::string text(trimmed(line));
     if (text.empty() || text.front() == '#') {
       continue;
     }
     std::set<std::string> names;
-    for (const std::string& cell : cut(text)) {
+    for (const std::string& cell : csv_cells(text)) {
       names.insert(plain(cell));
     }
     const auto is_column = [&](const char* name) { return names.contains(name); };
@@ -367,7 +348,7 @@ Measurements read_measurements(const std::filesystem::path& path) {
   Place place{path.string(), 0};
   for (std::string line; std::getline(lines, line);) {
     ++place.line;
-    const std::string text = trimmed(line);
+    const std::string text(trimmed(line));
     if (is_log) {
       log.read(text, place, result);
     } else if (text.empty() || text.front() == '#') {
@@ -375,9 +356,9 @@ Measurements read_measurements(const std::filesystem::path& path) {
     } else if (text.front() == '{') {
       read_json_line(text, place, result);
     } else if (!csv) {
-      csv.emplace(path, cut(text), place);
+      csv.emplace(path, csv_cells(text), place);
     } else {
-      csv->read(cut(text), place, result);
+      csv->read(csv_cells(text), place, result);
     }
   }
   if (result.cases.empty()) {

@@ -22,15 +22,15 @@
 #include "cli/session.hpp"
 #include "cli/simulation_notes.hpp"
 #include "cli/time_budget.hpp"
+#include "explore/host_count.hpp"
+#include "explore/time_to_target.hpp"
 #include "plan/codec_errors.hpp"
 #include "plan/codec_name.hpp"
 #include "plan/format.hpp"
 #include "plan/limits.hpp"
 #include "plan/reduced_error.hpp"
-#include "planner/batch/host_count.hpp"
-#include "planner/batch/time_to_target.hpp"
 #include "planner/planner.hpp"
-#include "planner/request/progress.hpp"
+#include "planner/request/options.hpp"
 #include "planner/search/compare.hpp"
 #include "planner/search/plan_report.hpp"
 #include "planner/search/search.hpp"
@@ -222,7 +222,7 @@ void replace(MadePlan& made, plan::Plan better, const plan::Workload& workload) 
   }
   made.plan = std::move(better);
   const Duration step = made.plan.prediction.step_time;
-  for (planner::HostCountPoint& point : made.by_hosts) {
+  for (explore::HostCountPoint& point : made.by_hosts) {
     if (point.ranks == made.plan.rank_count()) {
       point.goodput *= point.step_time / step;
       point.step_time = step;
@@ -243,7 +243,7 @@ void compare_hosts(MadePlan& made, const topology::Topology& cluster,
     return planner::seconds_per_useful_sample(workload, plan.batch, plan.prediction.step_time);
   };
   std::optional<plan::Plan> of_all;
-  made.by_hosts = planner::goodput_by_hosts(cluster, workload, [&](const topology::Topology& part) {
+  made.by_hosts = explore::goodput_by_hosts(cluster, workload, [&](const topology::Topology& part) {
     const auto costs = sim::make_cost_model(part, {});
     plan::Plan plan = planner::make_plan(part, workload, *costs, chosen);
     if (part.rank_count() < cluster.rank_count()) {
@@ -409,7 +409,7 @@ void run_plan(Session& session, const PlanOptions& options) {
   options.decisions->write();
   made.gradient_error = plan::reduced_error(made.plan, workload);
   made.codec_errors = errors_of_codecs(made.plan, workload);
-  made.target = planner::time_to_target(workload, made.plan.batch, made.plan.prediction.step_time,
+  made.target = explore::time_to_target(workload, made.plan.batch, made.plan.prediction.step_time,
                                         options.target_samples);
   if (auto note = plan_without_class_note(cluster, workload)) {
     made.plan.notes.push_back(*std::move(note));  // of what was read; the file has it without

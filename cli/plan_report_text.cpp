@@ -17,7 +17,7 @@ constexpr std::size_t kChoicesShown = 3;
 constexpr double kShown = 0.0005;
 
 nlohmann::json alternative_json(const planner::Alternative& alternative,
-                                const std::optional<planner::TimeToTarget>& target,
+                                const std::optional<explore::TimeToTarget>& target,
                                 double plan_cost) {
   nlohmann::json row = {{"name", alternative.name},
                         {"what", alternative.what},
@@ -96,7 +96,7 @@ std::string single_knob_text(const planner::PlanReport& report, const plan::Plan
 }  // namespace
 
 nlohmann::json report_json(const planner::PlanReport& report,
-                           const std::optional<planner::TimeToTarget>& target) {
+                           const std::optional<explore::TimeToTarget>& target) {
   const double plan_seconds = target.has_value() ? target->seconds : 0;
   const auto list = [&](const std::vector<planner::Alternative>& alternatives) {
     nlohmann::json rows = nlohmann::json::array();
@@ -132,14 +132,14 @@ std::string report_text(const planner::PlanReport& report, const plan::Plan& pla
   return text;
 }
 
-nlohmann::json target_json(const planner::TimeToTarget& target) {
+nlohmann::json target_json(const explore::TimeToTarget& target) {
   return {{"samples", target.samples},
           {"steps", target.steps},
           {"time_s", target.seconds},
           {"source", target.source}};
 }
 
-std::string target_text(const planner::TimeToTarget& target) {
+std::string target_text(const explore::TimeToTarget& target) {
   return fmt::format("{}: {:.0f} steps for {:.4g} samples at the base batch ({})",
                      time_text(target.seconds), target.steps, target.samples, target.source);
 }

@@ -27,7 +27,7 @@ std::string listed(const std::vector<std::string>& names) {
       names.size() > kShown ? fmt::format(" and {} more", names.size() - kShown) : "");
 }
 
-std::string host_table(const std::vector<planner::HostCountPoint>& points) {
+std::string host_table(const std::vector<explore::HostCountPoint>& points) {
   Table table({{"hosts", Align::kRight},
                {"ranks", Align::kRight},
                {"global batch", Align::kRight},
@@ -35,9 +35,9 @@ std::string host_table(const std::vector<planner::HostCountPoint>& points) {
                {"useful samples/s", Align::kRight},
                {"per host", Align::kRight},
                {""}});
-  const planner::HostCountPoint& best = planner::best_host_count(points);
-  const auto is_best = [&best](const planner::HostCountPoint& point) { return &point == &best; };
-  for (const planner::HostCountPoint& point : points) {
+  const explore::HostCountPoint& best = explore::best_host_count(points);
+  const auto is_best = [&best](const explore::HostCountPoint& point) { return &point == &best; };
+  for (const explore::HostCountPoint& point : points) {
     table.add_row(
         {std::to_string(point.hosts), std::to_string(point.ranks),
          std::to_string(point.global_batch), to_string(point.step_time),
@@ -84,7 +84,7 @@ nlohmann::json plan_run_json(const MadePlan& made, const PlanRun& run) {
     result["schedules"] = comparison_json(made.compared->families, made.plan.prediction.step_time);
     result["comparison"] = side_by_side_json(*made.compared, made.plan);
   }
-  for (const planner::HostCountPoint& point : made.by_hosts) {
+  for (const explore::HostCountPoint& point : made.by_hosts) {
     result["goodput_by_hosts"].push_back({{"hosts", point.hosts},
                                           {"ranks", point.ranks},
                                           {"global_batch", point.global_batch},

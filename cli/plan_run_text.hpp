@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "explore/host_count.hpp"
+#include "explore/time_to_target.hpp"
 #include "plan/codec_errors.hpp"
 #include "plan/plan.hpp"
-#include "planner/batch/host_count.hpp"
-#include "planner/batch/time_to_target.hpp"
 #include "planner/search/compare.hpp"
 #include "planner/search/plan_report.hpp"
 #include "topology/topology.hpp"
@@ -21,11 +21,11 @@ namespace rackrail::cli {
 struct MadePlan {
   plan::Plan plan;
   std::optional<planner::PlanReport> report;
-  std::vector<planner::HostCountPoint> by_hosts;
+  std::vector<explore::HostCountPoint> by_hosts;
   std::optional<planner::FamilyComparison> compared;
   double gradient_error = 0;                                           ///< plan::reduced_error
   std::vector<std::pair<plan::Codec, plan::CodecError>> codec_errors;  ///< of codecs in use
-  std::optional<planner::TimeToTarget> target;
+  std::optional<explore::TimeToTarget> target;
 };
 
 /// What a run says about itself.

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/csv.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/parse_units.hpp"
@@ -24,7 +25,6 @@
 #include "cli/table.hpp"
 #include "plan/format.hpp"
 #include "plan/reduced_error.hpp"
-#include "planner/batch/csv_table.hpp"
 #include "planner/planner.hpp"
 #include "planner/replan/replan.hpp"
 #include "planner/search/survivors.hpp"
@@ -118,7 +118,7 @@ bool counts(const ReplanOptions& options, const topology::Topology& cluster, Lin
 
 void add_rates(const ReplanOptions& options, const topology::Topology& cluster, LinkNames& names,
                std::vector<planner::LinkChange>& changes) {
-  const planner::CsvTable table = planner::CsvTable::read(options.rates);
+  const CsvTable table = CsvTable::read(options.rates);
   table.require({"link", "bandwidth"});
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const auto link = names.take(table.text(row, "link"));

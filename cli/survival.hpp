@@ -21,7 +21,7 @@
 #include "cli/plan_changes.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
-#include "planner/request/route_rates.hpp"
+#include "planner/request/policies.hpp"
 #include "runtime/watch/slow_ranks.hpp"
 #include "topology/topology.hpp"
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/csv.hpp"
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "base/text.hpp"
@@ -13,40 +14,7 @@
 namespace rackrail::plan {
 namespace {
 
-struct Line {
-  std::size_t number = 0;  ///< from 1
-  std::vector<std::string_view> cells;
-};
-
-/// Lines that are neither empty nor comments (#), cut at commas.
-std::vector<Line> cut_lines(std::string_view content) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (content.starts_with(kByteOrderMark)) {
-    content.remove_prefix(kByteOrderMark.size());
-  }
-  std::vector<Line> lines;
-  for (std::size_t number = 1; !content.empty(); ++number) {
-    const std::size_t end = content.find('\n');
-    std::string_view text = trimmed(content.substr(0, end));
-    content.remove_prefix(end == std::string_view::npos ? content.size() : end + 1);
-    if (text.empty() || text.front() == '#') {
-      continue;
-    }
-    Line line{number, {}};
-    while (true) {
-      const std::size_t comma = text.find(',');
-      line.cells.push_back(trimmed(text.substr(0, comma)));
-      if (comma == std::string_view::npos) {
-        break;
-      }
-      text.remove_prefix(comma + 1);
-    }
-    lines.push_back(std::move(line));
-  }
-  return lines;
-}
-
-std::string header_of(const Line& line) { return fmt::format("{}", fmt::join(line.cells, ",")); }
+std::string header_of(const CsvLine& line) { return fmt::format("{}", fmt::join(line.cells, ",")); }
 
 [[noreturn]] void fail(const std::string& file, std::size_t line, std::string found,
                        std::string expected) {
@@ -59,19 +27,19 @@ std::string header_of(const Line& line) { return fmt::format("{}", fmt::join(lin
 /// The cells of one line as what their column says.
 class Cells {
  public:
-  Cells(const std::string& file, const Line& line) : file_(file), line_(line) {}
+  Cells(const std::string& file, const CsvLine& line) : file_(file), line_(line) {}
 
   std::string name(std::size_t column) const {
-    const std::string_view cell = line_.cells[column];
+    const std::string& cell = line_.cells[column];
     if (cell.empty()) {
       fail(file_, line_.number, "an empty name", "a name");
     }
-    return std::string(cell);
+    return cell;
   }
 
   std::int64_t count(std::size_t column, std::string_view what, std::int64_t least,
                      std::int64_t most) const {
-    const std::string_view cell = line_.cells[column];
+    const std::string& cell = line_.cells[column];
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
     if (error != std::errc{} || end != cell.data() + cell.size() || value < least || value > most) {
@@ -82,7 +50,7 @@ class Cells {
   }
 
   Duration microseconds(std::size_t column, std::string_view what) const {
-    const std::string_view cell = line_.cells[column];
+    const std::string& cell = line_.cells[column];
     double value = 0;
     const auto [end, error] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
     if (error != std::errc{} || end != cell.data() + cell.size() ||
@@ -95,11 +63,11 @@ class Cells {
 
  private:
   const std::string& file_;
-  const Line& line_;
+  const CsvLine& line_;
 };
 
-void read_profile(const std::vector<Line>& lines, const std::string& file, Workload& workload) {
-  for (const Line& line : lines) {
+void read_profile(const std::vector<CsvLine>& lines, const std::string& file, Workload& workload) {
+  for (const CsvLine& line : lines) {
     const Cells cells(file, line);
     workload.tensors.push_back({.name = cells.name(0),
                                 .elements = cells.count(1, "elements", 1, kLargestTensor),
@@ -119,7 +87,7 @@ std::string width_note(const std::string& file, Bytes bytes) {
       file, to_string(bytes));
 }
 
-void read_layers(const std::vector<Line>& lines, const std::string& file, Workload& workload) {
+void read_layers(const std::vector<CsvLine>& lines, const std::string& file, Workload& workload) {
   Duration gap;
   std::int64_t others = 0;  // bytes of other widths
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
@@ -145,7 +113,7 @@ void read_layers(const std::vector<Line>& lines, const std::string& file, Worklo
 }  // namespace
 
 bool looks_like_workload_csv(std::string_view content) {
-  const std::vector<Line> lines = cut_lines(content.substr(0, 64 * 1024));
+  const std::vector<CsvLine> lines = csv_lines(content.substr(0, 64 * 1024));
   if (lines.empty()) {
     return false;
   }
@@ -156,7 +124,7 @@ bool looks_like_workload_csv(std::string_view content) {
 
 Workload parse_workload_csv(std::string_view content, const std::string& file,
                             const std::string& name) {
-  std::vector<Line> lines = cut_lines(content);
+  std::vector<CsvLine> lines = csv_lines(content);
   if (lines.size() < 2) {
     fail(file, lines.empty() ? 1 : lines.front().number, "no tensor",
          "a header and at least one line");
@@ -173,7 +141,7 @@ Workload parse_workload_csv(std::string_view content, const std::string& file,
   }
   const std::size_t columns = lines.front().cells.size();
   lines.erase(lines.begin());
-  for (const Line& line : lines) {
+  for (const CsvLine& line : lines) {
     if (line.cells.size() != columns) {
       fail(file, line.number, counted(std::ssize(line.cells), "cell"),
            fmt::format("{}: {}", columns, is_profile ? kProfileHeader : kLayerHeader));

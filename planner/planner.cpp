@@ -111,8 +111,7 @@ plan::Plan search_plan(const topology::Topology& topology, const plan::Workload&
       std::exchange(is_quickly_done, false) && !found.is_near_bound && !is_told_to_stop;
   const bool has_choice = !asked.codec.has_value() && !asked.schedule.has_value();
   if (found.was_quick && has_choice && topology.rank_count() < kVeryManyRanks) {
-    constexpr double kShareOfFinish = 0.5;
-    quick.emplace(topology.rank_count(), kShareOfFinish);
+    quick.emplace(topology.rank_count(), WorkShare::kFinish);
     joint.finish_quickly(found);
   }
   quick.reset();

@@ -91,9 +91,9 @@ TreeEdges edges_within_tiers(const topology::Topology& topology, std::size_t rad
 plan::TransferGraph make_trees(const ScheduleRequest& request,
                                const std::vector<TreeEdges>& trees) {
   MoveWriter writer("knomial-tree", request);
-  constexpr std::uint32_t kAlike[] = {1};
+  constexpr std::uint32_t kSameTime[] = {1};
   for (const TreeEdges& edges : trees) {
-    writer.begin_chunks(kAlike);
+    writer.begin_chunks(kSameTime);
     for (const Edge& edge : edges) {
       writer.reduce(edge.child, edge.parent, {}, 0);
     }

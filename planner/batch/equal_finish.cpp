@@ -15,8 +15,6 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr std::int64_t kNoLimit = 1'000'000'000;
-
 /// Real-valued batches that sum to `samples`; the limits must allow that.
 std::vector<double> water_fill(const std::vector<DeviceSpeed>& devices, double samples) {
   std::vector<double> batch(devices.size(), 0);
@@ -142,6 +140,7 @@ std::vector<DeviceSpeed> device_speeds(const topology::Topology& topology,
       };
       // Far apart, so that rounding to picoseconds does not count.
       constexpr std::int64_t kFar = 1024;
+      constexpr std::int64_t kNoLimit = 1'000'000'000;
       const Duration one = pass(1);
       const Duration per_sample =
           std::max(Duration(1), scaled(pass(kFar + 1) - one, 1.0 / static_cast<double>(kFar)));

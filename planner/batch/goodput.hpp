@@ -10,12 +10,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/units.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/batch/batch_space.hpp"
+#include "planner/request/policies.hpp"
 
 namespace rackrail::planner {
 
@@ -40,5 +42,15 @@ struct GoodputSearch {
 };
 GoodputSearch search_goodput(const plan::Workload& workload, const BatchSpace& space,
                              const StepTime& step_time);
+
+struct BatchDecision {
+  plan::BatchPlan batch;
+  std::vector<std::string> notes;  ///< one sentence each, for the plan
+};
+
+/// kGoodput without a noise scale in the workload decides as kFixed does. A batch that was asked
+/// for stays as it is. `step_time` is asked only where there is a noise scale.
+BatchDecision decide_batch(const plan::Workload& workload, const BatchSpace& space,
+                           BatchPolicy policy, const StepTime& step_time);
 
 }  // namespace rackrail::planner

@@ -1,12 +1,9 @@
 #include "planner/compression/compression.hpp"
-#include "plan/codec_name.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <utility>
+
+#include "planner/tuning/bound.hpp"
 
 namespace rackrail::planner {
 
@@ -15,33 +12,16 @@ namespace {
 std::vector<TierCodecs> pairs_of(const CandidateSet& candidates, const CandidateFilter& filter) {
   std::vector<TierCodecs> pairs;
   for (const Candidate& candidate : candidates.all()) {
-    if (!filter(candidate)) {
-      continue;
-    }
-    const bool is_known = std::any_of(pairs.begin(), pairs.end(), [&](const TierCodecs& pair) {
-      return pair.inside == candidate.codecs.inside && pair.across == candidate.codecs.across;
-    });
-    if (!is_known) {
+    if (filter(candidate) && std::ranges::find(pairs, candidate.codecs) == pairs.end()) {
       pairs.push_back(candidate.codecs);
     }
   }
   return pairs;
 }
 
-bool is_of(const Candidate& candidate, const TierCodecs& pair) {
-  return candidate.codecs.inside == pair.inside && candidate.codecs.across == pair.across;
-}
-
 bool hurts_protected(const CandidateSet& candidates, const TierCodecs& pair) {
-  return std::any_of(candidates.all().begin(), candidates.all().end(),
-                     [&](const Candidate& c) { return is_of(c, pair) && c.hurts_protected; });
-}
-
-std::string name_of(const TierCodecs& pair) {
-  return pair.inside == pair.across
-             ? plan::display_name(pair.across)
-             : fmt::format("{} inside, {} across", plan::display_name(pair.inside),
-                           plan::display_name(pair.across));
+  return std::ranges::any_of(
+      candidates.all(), [&](const Candidate& c) { return c.codecs == pair && c.hurts_protected; });
 }
 
 /// By tensor: when its gradient is ready on the latest rank, from the start of the step; then the
@@ -55,16 +35,7 @@ struct ComputeSpan {
 ComputeSpan latest_compute(const plan::Workload& workload, const topology::Topology& topology,
                            const plan::BatchPlan& batch, double stretch) {
   ComputeSpan span{std::vector<Duration>(workload.tensors.size()), {}, {}};
-  std::set<std::pair<std::string, std::int64_t>> seen;
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
-    if (!seen.emplace(device, batch.local_batch[r]).second) {
-      continue;
-    }
-    const plan::ComputeTimes times = plan::compute_times(workload, device, batch.local_batch[r]);
-    // Gradients of the last pass are sent, those before only add up.
-    const Duration before =
-        (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
+  for (const auto& [before, times] : last_passes(topology, workload, batch)) {
     for (std::size_t i = 0; i < span.ready.size(); ++i) {
       span.ready[i] = std::max(span.ready[i], scaled(before + times.ready[i], stretch));
     }
@@ -113,7 +84,7 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
   table.problem.optimizer = compute.optimizer;
   const std::vector<TierCodecs> pairs = pairs_of(candidates, filter);
   for (const TierCodecs& pair : pairs) {
-    table.uniform.push_back({name_of(pair), hurts_protected(candidates, pair), {}, true});
+    table.uniform.push_back({codecs_text(pair), hurts_protected(candidates, pair), {}, true});
   }
   const bool are_all_protected =
       std::ranges::all_of(groups, [](const TensorGroup& group) { return group.is_protected; });
@@ -127,7 +98,7 @@ CompressionTable compression_table(const std::vector<TensorGroup>& groups,
     std::vector<std::size_t> pair_of_option;
     for (std::size_t p = 0; p < pairs.size(); ++p) {
       const auto choice = candidates.cheapest(group.elements, [&](const Candidate& c) {
-        return filter(c) && is_of(c, pairs[p]) &&
+        return filter(c) && c.codecs == pairs[p] &&
                (group.is_protected ? !c.hurts_protected : !c.only_protected);
       });
       if (!choice.has_value()) {

@@ -14,10 +14,6 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr Bytes kElement = Bytes(4);
-// When in a schedule a resource is used is looked at for a buffer of this size, by eighths.
-constexpr std::int64_t kTypicalElements = 1 << 20;
-constexpr double kShareSteps = 8;
 constexpr double kEnoughCores = 2;  // one for backward, one for codecs
 
 /// How many streams of a rank run at once at full speed: all, unless it shares a processor.
@@ -178,6 +174,7 @@ class LoadCounter {
 
   /// When each transfer could start, and how long from then to the end, if none waited for a link.
   void find_times(const plan::TransferGraph& graph) {
+    constexpr std::int64_t kTypicalElements = 1 << 20;
     const std::size_t count = graph.transfers().size();
     start_.assign(count, Duration());
     rest_.assign(count, Duration());
@@ -279,7 +276,8 @@ ScheduleLoads::ScheduleLoads(std::span<const Candidate> candidates,
       Counted& own = counted[c][resource];
       const double idle = (own.first + own.last).seconds();
       const double share = idle > 0 ? own.first.seconds() / idle : 0.5;
-      load.lead_share = std::round(share * kShareSteps) / kShareSteps;
+      constexpr double kSteps = 8;  // as coarse as a buffer of another size makes it
+      load.lead_share = std::round(share * kSteps) / kSteps;
       load.terms = std::move(own.terms);
     }
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace rackrail::planner {
@@ -82,126 +83,6 @@ class Walk {
   std::vector<Time> scratch_;
 };
 
-/// Partial choices for the buckets so far, each a state and the way to it.
-class Labels {
- public:
-  Labels(const Timeline& timeline, std::size_t limit)
-      : timeline_(timeline), limit_(limit), least_(timeline.least_tails()) {}
-
-  Time bound() const {
-    std::vector<Time> start(timeline_.width());
-    timeline_.start(start);
-    return Timeline::join(start, ConstState(least_).first(timeline_.width()));
-  }
-  bool is_exact() const { return is_exact_; }
-
-  /// A choice below `best`, if labels lead to one; with is_exact(), none means that there is none.
-  std::vector<Assignment> run(Time best) {
-    const std::size_t width = timeline_.width();
-    std::vector<Time> states(width);
-    timeline_.start(states);
-    std::size_t count = 1;
-    for (std::size_t b = 0; b < timeline_.bucket_count() && count > 0; ++b) {
-      grow(states, count, b, best);
-      prune();
-      count = kept_.size();
-      states.resize(count * width);
-      std::vector<Step> steps;
-      for (std::size_t i = 0; i < count; ++i) {
-        const Grown& label = grown_[kept_[i]];
-        const auto from = grown_states_.begin() + static_cast<std::ptrdiff_t>(kept_[i] * width);
-        std::copy_n(from, width, states.begin() + static_cast<std::ptrdiff_t>(i * width));
-        steps.push_back(label.step);
-      }
-      history_.push_back(std::move(steps));
-    }
-    if (count == 0) {
-      return {};
-    }
-    Assignment assignment(timeline_.bucket_count());
-    std::uint32_t at = 0;  // the label with the best bound, which is its step now
-    for (std::size_t b = assignment.size(); b-- > 0;) {
-      assignment[b] = history_[b][at].option;
-      at = history_[b][at].parent;
-    }
-    return {std::move(assignment)};
-  }
-
- private:
-  struct Step {
-    std::uint32_t parent = 0;
-    std::uint32_t option = 0;
-  };
-  struct Grown {
-    Time bound = 0;
-    Step step;
-  };
-
-  void grow(const std::vector<Time>& states, std::size_t count, std::size_t bucket, Time best) {
-    const std::size_t width = timeline_.width();
-    const ConstState least = ConstState(least_).subspan((bucket + 1) * width, width);
-    grown_.clear();
-    grown_states_.clear();
-    std::vector<Time> next(width);
-    for (std::uint32_t i = 0; i < count; ++i) {
-      const ConstState state = ConstState(states).subspan(i * width, width);
-      for (std::uint32_t o = 0; o < timeline_.option_count(bucket); ++o) {
-        timeline_.advance(state, bucket, o, next);
-        const Time bound = Timeline::join(next, least);
-        if (bound < best) {
-          grown_.push_back({bound, {i, o}});
-          grown_states_.insert(grown_states_.end(), next.begin(), next.end());
-        }
-      }
-    }
-  }
-
-  void prune() {
-    const std::size_t width = timeline_.width();
-    const auto state = [&](std::uint32_t i) {
-      return ConstState(grown_states_).subspan(i * width, width);
-    };
-    std::vector<std::uint32_t> order(grown_.size());
-    std::iota(order.begin(), order.end(), 0U);
-    // Of labels with one bound those that leave most room: the sum of the state decides.
-    std::vector<Time> sums(grown_.size());
-    for (const std::uint32_t i : order) {
-      for (const Time time : state(i)) {
-        sums[i] += time / static_cast<Time>(width);
-      }
-    }
-    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return std::pair(grown_[a].bound, sums[a]) < std::pair(grown_[b].bound, sums[b]);
-    });
-    kept_.clear();
-    for (const std::uint32_t i : order) {
-      const bool is_dominated = std::any_of(kept_.begin(), kept_.end(), [&](std::uint32_t k) {
-        return std::equal(state(k).begin(), state(k).end(), state(i).begin(),
-                          [](Time a, Time b) { return a <= b; });
-      });
-      if (is_dominated) {
-        continue;
-      }
-      if (kept_.size() == limit_) {
-        is_exact_ = false;
-        return;
-      }
-      kept_.push_back(i);
-    }
-  }
-
-  const Timeline& timeline_;
-  std::size_t limit_;
-  std::vector<Time> least_;
-  std::vector<std::vector<Step>> history_;  ///< by bucket
-  std::vector<Grown> grown_;
-  std::vector<Time> grown_states_;
-  std::vector<std::uint32_t> kept_;
-  bool is_exact_ = true;
-};
-
-constexpr int kSweeps = 20;
-
 bool improve_one(const Timeline& timeline, Walk& walk) {
   bool improved = false;
   for (std::size_t b = 0; b < timeline.bucket_count(); ++b) {
@@ -222,10 +103,12 @@ bool improve_one(const Timeline& timeline, Walk& walk) {
   return improved;
 }
 
-bool improve_two(const Timeline& timeline, Walk& walk, std::size_t window) {
+/// Pairs of buckets that are not farther apart than a window.
+bool improve_two(const Timeline& timeline, Walk& walk) {
+  constexpr std::size_t kWindow = 8;
   bool improved = false;
   for (std::size_t a = 0; a < timeline.bucket_count(); ++a) {
-    const std::size_t end = std::min(timeline.bucket_count(), a + window + 1);
+    const std::size_t end = std::min(timeline.bucket_count(), a + kWindow + 1);
     for (std::size_t b = a + 1; b < end; ++b) {
       const Time before = walk.step();
       bool found = false;
@@ -245,9 +128,10 @@ bool improve_two(const Timeline& timeline, Walk& walk, std::size_t window) {
 }
 
 /// Local moves until none helps.
-void improve(const Timeline& timeline, Walk& walk, std::size_t window) {
-  for (int sweep = 0; sweep < kSweeps; ++sweep) {
-    if (!improve_one(timeline, walk) && !improve_two(timeline, walk, window)) {
+void improve(const Timeline& timeline, Walk& walk) {
+  constexpr int kMostSweeps = 20;
+  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
+    if (!improve_one(timeline, walk) && !improve_two(timeline, walk)) {
       return;
     }
   }
@@ -255,11 +139,8 @@ void improve(const Timeline& timeline, Walk& walk, std::size_t window) {
 
 }  // namespace
 
-CompressionChoice search_compression(const Timeline& timeline,
-                                     const std::vector<Assignment>& starts,
-                                     const CompressionLimits& limits) {
-  std::vector<Assignment> known = starts;
-  Assignment& fastest_alone = known.emplace_back();
+CompressionChoice search_compression(const Timeline& timeline, std::vector<Assignment> starts) {
+  Assignment& fastest_alone = starts.emplace_back();
   for (std::size_t b = 0; b < timeline.bucket_count(); ++b) {
     std::uint32_t fastest = 0;
     for (std::uint32_t o = 1; o < timeline.option_count(b); ++o) {
@@ -267,33 +148,22 @@ CompressionChoice search_compression(const Timeline& timeline,
     }
     fastest_alone.push_back(fastest);
   }
-  CompressionChoice choice;
-  bool is_first = true;
+  std::optional<CompressionChoice> best;
   const auto offer = [&](const Assignment& assignment) {
     const Duration step = timeline.step(assignment);
-    if (is_first || step < choice.step) {
-      choice.fastest = assignment;
-      choice.step = step;
-      is_first = false;
+    if (!best || step < best->step) {
+      best = {assignment, step};
     }
   };
-  for (const Assignment& assignment : known) {
-    offer(assignment);
+  for (const Assignment& start : starts) {
+    offer(start);
   }
-  Labels labels(timeline, limits.labels);
-  choice.bound = Duration(labels.bound());
-  for (const Assignment& assignment : labels.run(choice.step.picoseconds())) {
-    offer(assignment);
-    known.push_back(assignment);
-  }
-  choice.is_exact = labels.is_exact() || choice.step == choice.bound;
-  for (std::size_t i = 0; i < known.size() && !choice.is_exact; ++i) {
-    Walk walk(timeline, known[i]);
-    improve(timeline, walk, limits.pair_window);
+  for (const Assignment& start : starts) {
+    Walk walk(timeline, start);
+    improve(timeline, walk);
     offer(walk.assignment());
-    choice.is_exact = choice.step == choice.bound;
   }
-  return choice;
+  return *std::move(best);
 }
 
 std::vector<LighterOption> lighten(const Timeline& timeline, const Assignment& assignment,

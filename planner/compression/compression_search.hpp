@@ -1,18 +1,15 @@
 // Which option each bucket takes, so that the step of a Timeline is shortest.
 //
-// 1. Starts: the choices that the caller gives (uniform ones), and each bucket's option that is
-//    fastest alone.
-// 2. Bucket by bucket, partial choices are kept as labels: when each resource is free, what is
-//    delayed, what is done. A label that is nowhere earlier than another one, or whose bound (the
-//    least tail of what follows) is not below the best choice known, is dropped. As long as no more
-//    than `labels` remain per bucket this is exact; beyond it the ones with the best bound go on.
-// 3. Local moves from every choice so far: one bucket at a time, then two at a time within a
-//    window, each in O(resources) by a prefix and a tail.
+// Local moves from each start until none helps: one bucket at a time, then two at a time that are
+// near each other, each in O(resources) by a prefix and a tail. Starts are the choices that the
+// caller gives (uniform ones), and each bucket's option that is fastest alone. On random problems
+// of up to eight buckets the result is within 1 % of the optimum in 95 of 100 cases
+// (tests/property/planner/compression_property_test.cpp).
 //
 // lighten() then gives up speed for accuracy: what is sent before a bubble need not be encoded as
 // strongly. Largest harm first, each bucket takes the option of least harm that keeps the step
 // within a limit. (Dropping tensors before bubbles and taking large ones first are ideas of
-// Espresso: Wang et al., EuroSys 2023; there per tensor by greedy passes, here on top of labels.)
+// Espresso: Wang et al., EuroSys 2023; there per tensor.)
 //
 // No random numbers, no clock: the same problem gives the same choice on every machine.
 #pragma once
@@ -24,22 +21,13 @@
 
 namespace rackrail::planner {
 
-struct CompressionLimits {
-  std::size_t labels = 32;      ///< partial choices kept per bucket
-  std::size_t pair_window = 8;  ///< distance of two buckets that are changed together
-};
-
 struct CompressionChoice {
   Assignment fastest;
-  Duration step;          ///< by the timeline
-  Duration bound;         ///< no choice is faster by the timeline
-  bool is_exact = false;  ///< `fastest` is an optimum of the timeline
+  Duration step;  ///< by the timeline
 };
 
 /// Never slower by the timeline than any of `starts`. Throws PlanError when a start does not fit.
-CompressionChoice search_compression(const Timeline& timeline,
-                                     const std::vector<Assignment>& starts,
-                                     const CompressionLimits& limits = {});
+CompressionChoice search_compression(const Timeline& timeline, std::vector<Assignment> starts);
 
 /// A bucket takes an option of less harm.
 struct LighterOption {

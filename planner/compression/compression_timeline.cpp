@@ -185,22 +185,4 @@ Timeline::Time Timeline::join(ConstState state, ConstState tail) {
   return step;
 }
 
-std::vector<Time> Timeline::least_tails() const {
-  const std::size_t width = this->width();
-  std::vector<Time> tails((bucket_count() + 1) * width);
-  end(State(tails).subspan(bucket_count() * width));
-  std::vector<Time> option_tail(width);
-  for (std::size_t b = bucket_count(); b-- > 0;) {
-    const State least = State(tails).subspan(b * width, width);
-    const ConstState after = ConstState(tails).subspan((b + 1) * width, width);
-    for (std::uint32_t o = 0; o < option_count(b); ++o) {
-      retreat(after, b, o, option_tail);
-      for (std::size_t i = 0; i < width; ++i) {
-        least[i] = o == 0 ? option_tail[i] : std::min(least[i], option_tail[i]);
-      }
-    }
-  }
-  return tails;
-}
-
 }  // namespace rackrail::planner

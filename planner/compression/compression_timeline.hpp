@@ -89,8 +89,6 @@ class Timeline {
   /// The tail before `bucket` from that after it. `after` and `before` may be the same.
   void retreat(ConstState after, std::size_t bucket, std::uint32_t option, State before) const;
   static Time join(ConstState state, ConstState tail);
-  /// By bucket, `width()` numbers each: a tail that no choice from this bucket on is below.
-  std::vector<Time> least_tails() const;
 
  private:
   struct Job {

@@ -1,11 +1,13 @@
 #include "planner/placement/blocks.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <numeric>
+#include <cstdint>
 #include <set>
 #include <string>
 
-#include <fmt/format.h>
+#include "base/disjoint_sets.hpp"
 
 namespace rackrail::planner {
 
@@ -52,23 +54,15 @@ std::string description(const Topology& topology, std::vector<NodeId> vertices,
   return text;
 }
 
-std::size_t find(std::vector<std::size_t>& parent, std::size_t i) {
-  while (parent[i] != i) {
-    i = parent[i] = parent[parent[i]];
-  }
-  return i;
-}
-
-/// The vertices outside that each part is joined to, as owners of shared vertices: parts that share
-/// one, or are joined directly, get the same number.
-std::vector<std::size_t> joined(const Topology& topology, const std::vector<BlockPart>& parts,
-                                std::vector<std::vector<NodeId>>& neighbours) {
+/// Fills in the vertices outside that each part is joined to. Parts that share one, or are joined
+/// directly, get the same number.
+std::vector<std::uint32_t> joined(const Topology& topology, const std::vector<BlockPart>& parts,
+                                  std::vector<std::vector<NodeId>>& neighbours) {
   std::vector<std::size_t> part_of(topology.node_count(), kNobody);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     for (const NodeId v : parts[p].vertices) part_of[v.index()] = p;
   }
-  std::vector<std::size_t> parent(parts.size());
-  std::iota(parent.begin(), parent.end(), std::size_t{0});
+  DisjointSets sets(parts.size());
   std::vector<std::size_t> first_at(topology.node_count(), kNobody);
   neighbours.assign(parts.size(), {});
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
@@ -83,13 +77,10 @@ std::vector<std::size_t> joined(const Topology& topology, const std::vector<Bloc
         other = first_at[there.index()] == kNobody ? first_at[there.index()] = p
                                                    : first_at[there.index()];
       }
-      const std::size_t a = find(parent, p);
-      const std::size_t b = find(parent, other);
-      parent[std::max(a, b)] = std::min(a, b);
+      sets.join(static_cast<std::uint32_t>(p), static_cast<std::uint32_t>(other));
     }
   }
-  for (std::size_t p = 0; p < parts.size(); ++p) parent[p] = find(parent, p);
-  return parent;
+  return sets.numbers();
 }
 
 }  // namespace
@@ -104,20 +95,19 @@ HostBlocks::HostBlocks(const Topology& topology, std::span<const Host> hosts) {
   }
   while (parts.size() > 1) {
     std::vector<std::vector<NodeId>> neighbours;
-    const std::vector<std::size_t> group = joined(topology, parts, neighbours);
-    std::vector<std::vector<std::size_t>> members(parts.size());
-    std::size_t growing = 0;
+    const std::vector<std::uint32_t> group = joined(topology, parts, neighbours);
+    std::vector<std::vector<std::size_t>> members(1 + *std::ranges::max_element(group));
     for (std::size_t p = 0; p < parts.size(); ++p) {
       members[group[p]].push_back(p);
-      growing += neighbours[p].size() + (group[p] == p ? 0 : 1);
     }
-    if (growing == 0) {  // islands: under one roof, whatever it is worth
+    if (members.size() == parts.size() &&
+        std::ranges::all_of(neighbours, &std::vector<NodeId>::empty)) {
+      // Islands: under one roof, whatever it is worth.
       for (std::size_t p = 1; p < parts.size(); ++p) members[0].push_back(p);
       members.resize(1);
     }
     std::vector<BlockPart> larger;
     for (const std::vector<std::size_t>& inside : members) {
-      if (inside.empty()) continue;
       BlockPart part = parts[inside[0]];
       if (inside.size() > 1) {
         Block block;

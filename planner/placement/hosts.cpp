@@ -19,8 +19,6 @@ using topology::Capacity;
 using topology::LinkKind;
 using topology::Topology;
 
-constexpr std::size_t kMostSubsets = 3000;
-
 /// Flow between these ranks and what is outside their machine; GPUs that are not taken pass nothing
 /// on.
 Bandwidth network_flow(const Topology& topology, const Host& host, const std::vector<Rank>& ranks,
@@ -86,6 +84,7 @@ Bandwidth total(const Topology& topology, std::span<const LinkId> links) {
 }
 
 bool has_few_subsets(std::size_t ranks, std::size_t count) {
+  constexpr std::size_t kMostSubsets = 3000;
   std::size_t subsets = 1;
   for (std::size_t i = 0; i < std::min(count, ranks - count) && subsets <= kMostSubsets; ++i) {
     subsets = subsets * (ranks - i) / (i + 1);

@@ -21,12 +21,6 @@ namespace {
 
 using topology::Topology;
 
-// A limit of work and not of time, so that every machine finds the same.
-constexpr double kMostWork = 1e8;  // links visited; some seconds
-constexpr std::size_t kMostChoices = 3000;
-constexpr std::size_t kFewestChoices = 60;
-constexpr std::size_t kImprovedStarts = 4;
-
 ConfigError unplaceable(const Topology& topology, const std::string& found,
                         const std::string& expected) {
   return ConfigError(
@@ -43,6 +37,10 @@ class ChoiceSearch {
   ChoiceSearch(const std::vector<Host>& candidates, HostBlocks& blocks, ChoiceValuer& valuer,
                std::size_t count)
       : candidates_(candidates), blocks_(blocks), valuer_(valuer), count_(count) {
+    // A limit of work and not of time, so that every machine finds the same.
+    constexpr double kMostWork = 1e8;  // links visited; some seconds
+    constexpr std::size_t kFewestChoices = 60;
+    constexpr std::size_t kMostChoices = 3000;
     const double fit = std::floor(kMostWork / std::max(1.0, valuer.work()));
     most_ = std::clamp(
         fit < static_cast<double>(kMostChoices) ? static_cast<std::size_t>(fit) : kMostChoices,
@@ -64,6 +62,7 @@ class ChoiceSearch {
     std::stable_sort(local.begin(), local.end(), [](const Chosen& a, const Chosen& b) {
       return a.value.is_better_than(b.value);
     });
+    constexpr std::size_t kImprovedStarts = 4;
     local.resize(std::min(local.size(), kImprovedStarts));
     for (Chosen& chosen : local) {
       improve(chosen);

@@ -19,7 +19,6 @@ namespace {
 using topology::Topology;
 
 constexpr std::size_t kRanksValuedWhole = 64;  // more are valued by hosts
-constexpr double kEqual = 1e-9;                // costs closer than this are the same
 
 double ratio(const topology::AllGatherBound& bound) {
   return static_cast<double>(bound.p) / static_cast<double>(bound.q);
@@ -28,6 +27,7 @@ double ratio(const topology::AllGatherBound& bound) {
 }  // namespace
 
 bool ChoiceValue::is_better_than(const ChoiceValue& other) const {
+  constexpr double kEqual = 1e-9;  // costs closer than this are the same
   const auto clearly_less = [](double a, double b) { return a < b * (1 - kEqual); };
   if (clearly_less(cost, other.cost) || clearly_less(other.cost, cost)) {
     return cost < other.cost;

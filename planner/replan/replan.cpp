@@ -16,7 +16,6 @@
 #include "plan/verifier.hpp"
 #include "planner/compression/compression_warmup.hpp"
 #include "planner/groups/many_ranks.hpp"
-#include "planner/replan/cut_off.hpp"
 #include "planner/replan/kept_plan.hpp"
 #include "planner/replan/link_map.hpp"
 #include "planner/request/interruptible.hpp"
@@ -26,7 +25,6 @@
 #include "planner/tuning/buckets.hpp"
 #include "planner/tuning/candidates.hpp"
 #include "planner/tuning/codecs_to_try.hpp"
-#include "planner/tuning/protection.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {
@@ -34,15 +32,6 @@ namespace rackrail::planner {
 namespace {
 
 using topology::Topology;
-
-// A step that is longer than before by less than this is not worth a search.
-constexpr double kNoticeable = 0.005;
-// Nor are collectives simulated, which takes as long as many steps, nor other families made, for
-// one that is longer than before, or than its lower bound, by less than this.
-constexpr double kReplannedEnough = 1.01;
-// Of other divisions into buckets, which are many: a simulated step is a good part of the time that
-// planning again may take.
-constexpr int kMostOtherBuckets = 4;
 
 /// Whether they have the same transfers, over whatever routes.
 bool is_same(const plan::TransferGraph& one, const plan::TransferGraph& other) {
@@ -112,12 +101,15 @@ class Replanner {
 
   bool is_stopped() const { return stop_ && stop_(); }
 
+  /// Else a search is not worth it.
   bool is_noticeably_longer() const {
-    return result_.rerouted > scaled(result_.before, 1 + kNoticeable);
+    return result_.rerouted > scaled(result_.before, 1 + kNearEnough);
   }
 
+  /// Else collectives are not simulated, which takes as long as many steps, nor other families
+  /// made.
   bool is_longer_than_enough() {
-    return estimate_.step_time > scaled(std::max(result_.before, bound().time), kReplannedEnough);
+    return estimate_.step_time > scaled(std::max(result_.before, bound().time), 1 + kSameTime);
   }
 
   /// The families of the plan's own schedules first: they were the best before. The others, which
@@ -154,7 +146,6 @@ class Replanner {
     if (is_longer_than_enough() && may_divide_otherwise()) {
       try_other_buckets(candidates);
     }
-    try_cheapest(candidates);
   }
 
   using Allows = bool (*)(const plan::Bucket&, const Candidate&);
@@ -172,44 +163,26 @@ class Replanner {
                        [&](std::uint32_t t) { return is_protected_[t]; });
   }
 
-  // Buckets of one schedule whose sizes have as many bits get the same: the step is simulated, and
-  // a model has dozens of sizes.
-  using Likeness = std::tuple<std::uint32_t, bool, int>;
-  Likeness likeness(const plan::Bucket& bucket) const {
-    return {bucket.schedule, holds_protected(bucket),
-            std::bit_width(static_cast<std::uint64_t>(bucket.elements))};
-  }
-
-  /// Buckets that may get other candidates, and what they have so far.
-  struct Base {
-    std::vector<plan::Bucket> buckets;
-    const std::vector<plan::TransferGraph>& schedules;
-    std::vector<bool> is_free;  ///< by schedule: its buckets may get others
-  };
-
   /// Candidates for buckets that may have others; the plan is made when it is worth a simulation.
   struct Trial {
-    std::vector<plan::Bucket> buckets;           ///< schedules are those of the base
+    std::vector<plan::Bucket> buckets;           ///< schedules are those of the rerouted plan
     std::vector<std::optional<Choice>> choices;  ///< by bucket; none: as it was
-    const std::vector<plan::TransferGraph>* schedules = nullptr;
-    Duration at_least;  ///< its step
+    Duration at_least;                           ///< its step
   };
 
-  /// What costs nothing to choose: its step limits what others are simulated for.
+  /// What costs nothing to choose.
   void try_likely(const CandidateSet& candidates) {
     std::vector<Trial> trials;
-    add_likely(candidates, {rerouted_.buckets, rerouted_.schedules, is_touched_}, trials);
+    add_likely(candidates, rerouted_.buckets, is_touched_, trials);
     attempt_all(candidates, trials, static_cast<int>(trials.size()));
   }
 
-  void add_likely(const CandidateSet& candidates, const Base& base,
-                  std::vector<Trial>& trials) const {
+  /// Trials of these buckets; those of schedules that are free may have other candidates.
+  void add_likely(const CandidateSet& candidates, const std::vector<plan::Bucket>& buckets,
+                  const std::vector<bool>& is_free, std::vector<Trial>& trials) const {
     const StepBound step_bound(candidates.all(), now_, workload_);
     for (const Allows allows : kAllowed) {
-      trials.push_back(make_trial(candidates.all(), step_bound, base, allows,
-                                  [&](const plan::Bucket& bucket, const CandidateFilter& filter) {
-                                    return candidates.likely(bucket.elements, filter);
-                                  }));
+      trials.push_back(make_trial(candidates, step_bound, buckets, is_free, allows));
     }
   }
 
@@ -236,9 +209,11 @@ class Replanner {
       for (const bool is_apart : {false, true}) {
         const auto groups =
             group_tensors(workload_, size, is_apart ? is_protected_ : std::vector<bool>{});
-        add_likely(candidates, {buckets_of(groups), rerouted_.schedules, {true}}, trials);
+        add_likely(candidates, buckets_of(groups), {true}, trials);
       }
     }
+    // Of many: a simulated step is a good part of the time that planning again may take.
+    constexpr int kMostOtherBuckets = 4;
     attempt_all(candidates, trials, kMostOtherBuckets);
   }
 
@@ -255,45 +230,18 @@ class Replanner {
     return buckets;
   }
 
-  void try_cheapest(CandidateSet& candidates) {
-    const StepBound step_bound(candidates.all(), now_, workload_);
-    const bool is_otherwise = is_divided_otherwise();
-    const plan::Plan start = is_otherwise ? best_ : plan::Plan();
-    const Base base{is_otherwise ? start.buckets : rerouted_.buckets,
-                    is_otherwise ? start.schedules : rerouted_.schedules,
-                    is_otherwise ? std::vector<bool>(start.schedules.size(), true) : is_touched_};
-    std::map<Likeness, Duration> alone_now;  // what has to be beaten
-    const auto alone = [&](const plan::Bucket& bucket) {
-      const auto [known, is_first] = alone_now.try_emplace(likeness(bucket));
-      if (is_first) {
-        known->second = cost_model_.collective_time(base.schedules[bucket.schedule],
-                                                    bucket.elements, bucket.slice_elements);
-      }
-      return known->second;
-    };
-    for (const Allows allows : kAllowed) {
-      if (is_longer_than_enough() && !is_stopped()) {
-        attempt(candidates, make_trial(candidates.all(), step_bound, base, allows,
-                                       [&](const plan::Bucket& bucket,
-                                           const CandidateFilter& filter) -> std::optional<Choice> {
-                                         if (is_stopped()) return std::nullopt;
-                                         return candidates.cheapest(bucket.elements, filter,
-                                                                    alone(bucket));
-                                       }));
-      }
-    }
-  }
-
-  using Choose =
-      std::function<std::optional<Choice>(const plan::Bucket&, const CandidateFilter& filter)>;
-  /// Without choices where nothing is another, or a new bucket has none.
-  Trial make_trial(const std::vector<Candidate>& candidates, const StepBound& step_bound,
-                   const Base& base, Allows allows, const Choose& choose) const {
-    std::map<Likeness, std::optional<Choice>> chosen;  // by the first that is like it
+  /// Without choices where nothing is another, or a new bucket has none. Buckets of one schedule
+  /// whose sizes have as many bits get the same: a model has dozens of sizes.
+  Trial make_trial(const CandidateSet& candidates, const StepBound& step_bound,
+                   const std::vector<plan::Bucket>& buckets, const std::vector<bool>& is_free,
+                   Allows allows) const {
+    std::map<std::tuple<std::uint32_t, bool, int>, std::optional<Choice>> chosen;
     const auto choice_for = [&](const plan::Bucket& bucket) {
-      const auto [known, is_first] = chosen.try_emplace(likeness(bucket));
+      const auto [known, is_first] =
+          chosen.try_emplace({bucket.schedule, holds_protected(bucket),
+                              std::bit_width(static_cast<std::uint64_t>(bucket.elements))});
       if (is_first) {
-        known->second = choose(bucket, [&](const Candidate& candidate) {
+        known->second = candidates.likely(bucket.elements, [&](const Candidate& candidate) {
           return !candidate.only_protected &&
                  !(candidate.hurts_protected && holds_protected(bucket)) &&
                  allows(bucket, candidate);
@@ -301,17 +249,17 @@ class Replanner {
       }
       return known->second;
     };
-    Trial trial{.buckets = base.buckets, .choices = {}, .schedules = &base.schedules};
+    Trial trial{.buckets = buckets, .choices = {}, .at_least = {}};
     std::vector<TensorGroup> groups;
     std::vector<Choice> choices;
     for (plan::Bucket& bucket : trial.buckets) {
-      const auto choice = base.is_free[bucket.schedule] ? choice_for(bucket) : std::nullopt;
+      const auto choice = is_free[bucket.schedule] ? choice_for(bucket) : std::nullopt;
       trial.choices.push_back(choice);
       if (!choice) {
         if (bucket.slice_elements == 0) return {};
         continue;
       }
-      const Candidate& candidate = candidates[choice->candidate];
+      const Candidate& candidate = candidates.all()[choice->candidate];
       bucket.slice_elements = choice->slice_elements;
       bucket.codec = candidate.strongest;
       bucket.codec_tiers = candidate.codec_tiers;
@@ -350,7 +298,7 @@ class Replanner {
       const auto next = static_cast<std::uint32_t>(plan.schedules.size());
       const auto [it, is_new] = numbers.emplace(std::pair(choice.has_value(), number), next);
       if (is_new) {
-        plan.schedules.push_back(choice ? candidates[number].graph : (*trial.schedules)[number]);
+        plan.schedules.push_back(choice ? candidates[number].graph : rerouted_.schedules[number]);
       }
       schedule = it->second;
     }

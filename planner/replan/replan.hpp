@@ -5,19 +5,20 @@
 // when its schedule is. First the touched routes are replaced by those that the router takes now.
 // The plan was the best that the planner found for the cluster before, and links are rarely better
 // than they were; so when the step is not noticeably longer than before, a full search has little
-// to find, and this is the answer. Otherwise each touched bucket also gets the schedule that is
-// cheapest alone on the cluster as it is now, with the codec that it has and with the lightest and
-// the strongest that the plan's error budget allows (0 where it was made for exact sums), and the
-// fastest of these whole steps is kept. Schedules are looked for where they are found soonest, and
-// further as long as the step is a percent longer than before and than its lower bound: by their
-// closed-form bounds, among the families that the plan uses and then among all, which take as long
-// to be made as steps to be simulated; where every bucket is touched, also in buckets of other
-// sizes; and by simulating each alone, against the new routes. Buckets of about one size get the
-// same. What is not touched stays, and so does the batch. A plan that was to have one family or one
-// size of buckets (plan::Plan::only_schedule, only_bucket_size) has them afterwards; where the
-// family cannot be made anew on the changed cluster, it only gets other routes. Schedules that a
-// whole search has beside families' own (step_forms.hpp) keep their shape on other routes, or give
-// way to those: looking for new ones takes longer than all of this.
+// to find, and this is the answer. Otherwise each touched bucket also gets the schedule that may be
+// the fastest on the cluster as it is now, with the codec that it has and with the lightest and the
+// strongest that the plan's error budget allows (0 where it was made for exact sums), and the
+// fastest of these whole steps is kept. Schedules are chosen by their closed-form bounds, and
+// looked for further as long as the step is a percent longer than before and than its lower bound:
+// among the families that the plan uses, then among all, which take as long to be made as steps to
+// be simulated; where every bucket is touched, also in buckets of other sizes. Buckets of about one
+// size get the same. What is not touched stays, and so does the batch.
+//
+// A plan that was to have one family or one size of buckets (plan::Plan::only_schedule,
+// only_bucket_size) has them afterwards; where the family cannot be made anew on the changed
+// cluster, it only gets other routes. Schedules that a whole search has beside families' own
+// (step_forms.hpp) keep their shape on other routes, or give way to those: looking for new ones
+// takes longer than all of this.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
-#include "planner/request/route_rates.hpp"
+#include "planner/request/policies.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {

@@ -5,16 +5,40 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/units.hpp"
 #include "plan/codec.hpp"
-#include "planner/request/decisions.hpp"
 #include "planner/request/policies.hpp"
-#include "planner/request/progress.hpp"
-#include "planner/request/route_rates.hpp"
-#include "planner/request/search_effort.hpp"
+#include "planner/request/search_limits.hpp"
 
 namespace rackrail::planner {
+
+/// What a search looked at, and why it took or left it: for who asks why a plan is as it is.
+struct Decision {
+  std::string about;              ///< "bucket of 25.0 MiB", "step with buckets of 25.0 MiB"
+  std::string schedule;           ///< plan::TransferGraph::label(), or a family's name
+  std::string codecs;             ///< "fp32", "int8 inside, fp16 across"; empty: of all kinds
+  std::optional<Duration> bound;  ///< it takes no less
+  std::optional<Duration> time;   ///< where it was simulated to its end
+  std::string outcome;            ///< "chosen", or why not
+};
+
+/// Called by the search, on its thread. Empty: nobody asks.
+using DecisionLog = std::function<void(const Decision&)>;
+
+/// Called now and then with a share done in 0..1 and what is being done; may be empty.
+using Progress = std::function<void(double, const std::string&)>;
+
+/// Of a piece that is the whole's share from `begin` to `end`; empty where `whole` is.
+inline Progress part_of(Progress whole, double begin, double end) {
+  if (!whole) {
+    return {};
+  }
+  return [whole = std::move(whole), begin, end](double share, const std::string& what) {
+    whole(begin + (end - begin) * share, what);
+  };
+}
 
 struct PlannerOptions {
   /// Largest allowed relative error of a reduced gradient (‖error‖/‖gradient‖ after all encodings
@@ -28,7 +52,7 @@ struct PlannerOptions {
   std::optional<std::int64_t> local_batch;  ///< fix the batch per rank
   std::optional<std::int64_t> max_global_batch;
   /// Whether the first and the last layer are kept from codecs beyond FP16, as norms, biases and
-  /// small tensors always are (planner/tuning/protection.hpp).
+  /// small tensors always are (planner/tuning/buckets.hpp).
   /// A codec that was asked for is used on them too.
   bool protect_outer_layers = true;
   /// Steps that send FP32 first; by default usual_compression_warmup(), and none for a codec that

@@ -70,10 +70,6 @@ class Ablation {
   std::vector<Rival> rivals_;
 };
 
-bool same_codecs(const Candidate& now, const Candidate& other) {
-  return now.codecs.inside == other.codecs.inside && now.codecs.across == other.codecs.across;
-}
-
 bool same_graph_but_codecs(const Candidate& now, const Candidate& other) {
   return now.family == other.family && now.variant == other.variant;
 }
@@ -118,7 +114,7 @@ std::vector<Rival> undo_choices(Search& search, const Search::Scored& best, cons
   ablation.add("routes", "rings instead, with the same codecs where rings can use them",
                ablation.with_candidates(
                    [&](const Candidate& now, const Candidate& other) {
-                     return is_usual(now, other) && same_codecs(now, other);
+                     return is_usual(now, other) && now.codecs == other.codecs;
                    },
                    is_lightest));
 

@@ -9,6 +9,7 @@
 #include "base/text.hpp"
 #include "planner/algorithms/schedule_family.hpp"
 #include "planner/batch/batch.hpp"
+#include "planner/groups/many_ranks.hpp"
 #include "planner/request/interruptible.hpp"
 #include "planner/search/finished_plan.hpp"
 #include "planner/search/plan_report.hpp"
@@ -23,8 +24,7 @@ std::vector<Bytes> sizes_to_try(const plan::Workload& workload, const topology::
   if (options.bucket_size.has_value()) {
     return {*options.bucket_size};
   }
-  constexpr std::size_t kRanksOfFewSizes = 32;  // steps take longer, and buckets matter less
-  const bool many = topology.rank_count() >= kRanksOfFewSizes;
+  const bool many = topology.rank_count() >= kRanksOfOneSlice;
   std::vector<Bytes> sizes = {workload.gradient_bytes()};
   for (const Bytes size : {100_MiB, 25_MiB, 4_MiB}) {
     if (size < workload.gradient_bytes() && !(many && size < 25_MiB)) {

@@ -1,9 +1,6 @@
 // Every schedule family on its own: the step time of a plan that uses nothing but its schedules for
-// steps (ScheduleFamily::all_reduces). Beside them the baselines.
-//
-// Each family plans the whole step for the same batch: bucket sizes × a limit on codecs, each
-// bucket the cheapest of the family's candidates by the cost model, the step judged by the same
-// cost model as the plan it is compared with.
+// steps (ScheduleFamily::all_reduces), for the same batch: bucket sizes × a limit on codecs, each
+// bucket the cheapest by the cost model. Beside them the baselines.
 #pragma once
 
 #include <optional>

@@ -15,19 +15,14 @@
 #include "planner/algorithms/schedule_family.hpp"
 #include "planner/groups/many_ranks.hpp"
 #include "planner/search/held_rates.hpp"
-#include "planner/search/judged_division.hpp"
 #include "planner/tuning/candidates.hpp"
 #include "planner/tuning/collective_forms.hpp"
+#include "planner/tuning/fastest_collective.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {
 
 namespace {
-
-// Where a large bucket takes a lighter codec, the strong ones of smaller ones may be in its way: of
-// those of a fourth of its size at least, so many are looked at.
-constexpr std::int64_t kSmallerOnceLightened = 4;
-constexpr int kMostSmallerBuckets = 8;
 
 /// That of all transfers, if it is one.
 std::optional<plan::Codec> only_codec(const plan::TransferGraph& graph) {
@@ -63,17 +58,8 @@ class Divider {
                                   std::int64_t elements);
 
  private:
-  struct Family {
-    const ScheduleFamily* family = nullptr;
-    bool is_made = false;
-    std::vector<CollectiveForm> forms;
-
-    Duration at_least(std::int64_t elements) const;
-  };
-
-  /// Those that accept the codec; their forms are made when they are needed.
-  std::vector<Family>& families(const plan::Codec& codec);
-  void make_forms(Family& family, const plan::Codec& codec);
+  /// Made when they are needed; without forms where the family has none.
+  const FamilyDivisions& divisions_of(const ScheduleFamily& family, const plan::Codec& codec);
   /// Whether the errors of the graph's codecs are allowed for buckets that change their family.
   bool is_right_enough(const plan::TransferGraph& graph) const;
   bool is_stopped() const { return options_.stop && options_.stop(); }
@@ -83,45 +69,27 @@ class Divider {
   topology::Router router_;
   plan::CostModel& cost_model_;
   const FinerBuckets& options_;
-  std::vector<std::pair<plan::Codec, std::vector<Family>>> known_;
+  std::map<std::pair<const ScheduleFamily*, std::string>, FamilyDivisions>
+      known_;  ///< by codec, too
 };
 
-Duration Divider::Family::at_least(std::int64_t elements) const {
-  Duration least(INT64_MAX);
-  for (const CollectiveForm& form : forms) {
-    least = std::min(least, form.shape().bound.value().at_least(elements));
+const FamilyDivisions& Divider::divisions_of(const ScheduleFamily& family,
+                                             const plan::Codec& codec) {
+  const std::pair key(&family, plan::to_string(codec));
+  if (const auto known = known_.find(key); known != known_.end()) {
+    return known->second;
   }
-  return least;
-}
-
-std::vector<Divider::Family>& Divider::families(const plan::Codec& codec) {
-  for (auto& [of, families] : known_) {
-    if (of == codec) {
-      return families;
-    }
-  }
-  std::vector<Family>& families = known_.emplace_back(codec, std::vector<Family>{}).second;
-  for (const auto& one : schedule_families()) {
-    if (!graph_refusal(*one, topology_, {codec, codec})) {
-      families.emplace_back().family = one.get();
-    }
-  }
-  return families;
-}
-
-void Divider::make_forms(Family& family, const plan::Codec& codec) {
-  if (family.is_made) {
-    return;
-  }
-  family.is_made = true;
+  std::vector<CollectiveForm> forms;
   try {
     const StoppableWork stoppable(options_.stop);
-    family.forms =
-        collective_forms(*family.family, plan::Collective::kAllReduce, topology_, router_,
-                         {codec, codec}, {.may_have_rates = options_.may_have_rates});
+    if (!graph_refusal(family, topology_, {codec, codec})) {
+      forms = collective_forms(family, plan::Collective::kAllReduce, topology_, router_,
+                               {codec, codec}, {.may_have_rates = options_.may_have_rates});
+    }
   } catch (const WorkStopped&) {
     // It has none then.
   }
+  return known_.emplace(key, FamilyDivisions(std::move(forms), cost_model_)).first->second;
 }
 
 bool Divider::is_right_enough(const plan::TransferGraph& graph) const {
@@ -132,35 +100,34 @@ bool Divider::is_right_enough(const plan::TransferGraph& graph) const {
 
 std::optional<Division> Divider::fastest(std::string_view only_family, const plan::Codec& codec,
                                          std::int64_t elements) {
-  std::vector<std::pair<Duration, const Family*>> by_bound;
-  for (Family& family : families(codec)) {
-    if (!only_family.empty() && family.family->name() != only_family) {
+  std::vector<std::pair<Duration, const FamilyDivisions*>> by_bound;
+  for (const auto& family : schedule_families()) {
+    if (!only_family.empty() && family->name() != only_family) {
       continue;
     }
     if (is_stopped()) {
       return std::nullopt;
     }
-    make_forms(family, codec);
-    if (!family.forms.empty()) {
-      by_bound.emplace_back(family.at_least(elements), &family);
+    const FamilyDivisions& divisions = divisions_of(*family, codec);
+    if (!divisions.forms().empty()) {
+      by_bound.emplace_back(divisions.at_least(elements), &divisions);
     }
   }
-  std::stable_sort(by_bound.begin(), by_bound.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  const Family* best = nullptr;
+  std::ranges::stable_sort(by_bound, {}, [](const auto& one) { return one.first; });
+  const FamilyDivisions* best = nullptr;
   DividedCollective how;
-  for (const auto& [bound, family] : by_bound) {
+  for (const auto& [bound, divisions] : by_bound) {
     if (best != nullptr && (bound >= how.time || is_stopped())) {
       break;
     }
     try {
       const StoppableWork stoppable(options_.stop);
       const DividedCollective divided =
-          judged_division(family->forms, codec, elements, cost_model_, topology_);
+          judged_division(divisions->forms(), codec, elements, cost_model_, topology_);
       const bool is_allowed =
-          !only_family.empty() || is_right_enough(family->forms[divided.form].graph());
+          !only_family.empty() || is_right_enough(divisions->forms()[divided.form].graph());
       if (is_allowed && (best == nullptr || divided.time < how.time)) {
-        best = family;
+        best = divisions;
         how = divided;
       }
     } catch (const WorkStopped&) {
@@ -170,7 +137,7 @@ std::optional<Division> Divider::fastest(std::string_view only_family, const pla
   if (best == nullptr) {
     return std::nullopt;
   }
-  return Division{codec, best->forms[how.form].graph(), how.slice_elements};
+  return Division{codec, best->forms()[how.form].graph(), how.slice_elements};
 }
 
 /// Whether the step is faster with this division of the bucket, which it then has. Where that has
@@ -240,23 +207,15 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
     return plan.buckets[a].elements > plan.buckets[b].elements;
   });
   Duration fastest = plan.prediction.step_time;
-  bool has_lightened = false;
-  int smaller = 0;
   const plan::Codec kLighter{.kind = plan::CodecKind::kFp16};
   for (const std::size_t b : order) {
-    if (options.stop && options.stop()) {
+    const plan::Bucket& bucket = plan.buckets[b];
+    if (bucket.elements < options.least_elements || (options.stop && options.stop())) {
       break;
     }
-    const plan::Bucket& bucket = plan.buckets[b];
     const bool is_stronger =
         options.may_lighten && plan::encoded_size(bucket.codec, bucket.elements) <
                                    plan::encoded_size(kLighter, bucket.elements);
-    if (bucket.elements < options.least_elements) {
-      const bool is_near = bucket.elements >= options.least_elements / kSmallerOnceLightened;
-      if (!has_lightened || !is_stronger || !is_near || smaller++ >= kMostSmallerBuckets) {
-        continue;
-      }
-    }
     const plan::TransferGraph& chosen = plan.schedules[bucket.schedule];
     const std::string family(chosen.name());
     const std::optional<plan::Codec> one = only_codec(chosen);
@@ -271,7 +230,7 @@ void divide_finely(plan::Plan& plan, const plan::Workload& workload,
     bool has_changed = may_change && is_taken({}, one.value_or(bucket.codec));
     // The search compared codecs by its few forms; by these finer ones FP16 may be faster.
     if (is_stronger && is_taken({}, kLighter)) {
-      has_changed = has_lightened = true;
+      has_changed = true;
     }
     // What is fastest alone need not be in the step: then the finest of its own family may be.
     if (!has_changed && one) {

@@ -1,10 +1,8 @@
 // Buckets of a finished plan, divided as finely as collectives that run alone.
 //
-// The search tries few variants of each family, as there are many candidates. These are the
-// variants that the compression timeline models (planner/algorithms/optimal_forest.cpp). A program
-// that reduces one buffer at a time gains from finer rounds and slices, and from transfers in the
-// order of their urgency (collective_forms.hpp). The gain may be so large that another family than
-// the search's is the fastest.
+// The search tries few variants of each family, as there are many candidates. A program that
+// reduces one buffer at a time gains from finer rounds and slices, and from transfers in the order
+// of their urgency (collective_forms.hpp), maybe so much that another family is the fastest.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +32,7 @@ struct FinerBuckets {
   double error_budget = 0;          ///< of OfAnyFamily::kWithinBudget
   bool may_lighten = false;         ///< buckets with stronger codecs than FP16 are tried in FP16
   bool may_have_rates = true;       ///< of routes: the plan's executor enforces them
-  std::int64_t least_elements = 0;  ///< smaller ones are not divided; some may be lightened
+  std::int64_t least_elements = 0;  ///< smaller ones are not divided
   std::function<bool()> stop;       ///< asked between simulations; may be empty
 };
 

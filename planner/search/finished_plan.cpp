@@ -24,16 +24,10 @@ namespace rackrail::planner {
 
 namespace {
 
-// Of a finished plan: flows that share links take some 10 us each to follow exactly. Below
-// kVeryManyRanks all steps are exact, whatever their size.
-constexpr std::size_t kMostTransfersOfExactStep = 2'000'000;
-
 // Elements of a bucket that gains by more rounds than the search makes (128 MiB), how many of them
-// are looked at, each for seconds, and from which share of the bound on.
+// are looked at, each for seconds, of steps that are not near their bound.
 constexpr std::int64_t kLargeBucket = std::int64_t{1} << 25U;
 constexpr std::ptrdiff_t kMostLargeBuckets = 4;
-constexpr double kFarFromBound = 0.01;
-constexpr double kShareOfDivision = 0.25;  // of the work of a quick search
 
 constexpr const char* kNaive = "naive ring fp32 25 MiB";
 constexpr const char* kDoubleTree = "double tree fp32";
@@ -139,7 +133,7 @@ void predict_exactly(plan::Plan& plan, const plan::Workload& workload, plan::Cos
   for (const plan::Bucket& bucket : plan.buckets) {
     transfers += plan.schedules[bucket.schedule].transfers().size();
   }
-  if (transfers > kMostTransfersOfExactStep) {
+  if (transfers > kMostTransfersOfStep) {
     plan.notes.emplace_back(
         "the predicted step is within 1 %: the plan has too many transfers for an exact one");
     return;
@@ -185,7 +179,7 @@ bool is_naive_affordable(const topology::Topology& topology, const plan::Workloa
                          Bytes bucket_size) {
   const std::uint64_t transfers = schedule_family("ring").graph_size(topology).transfers *
                                   group_tensors(workload, bucket_size).size();
-  return topology.rank_count() < kVeryManyRanks || transfers <= kMostTransfersOfBaseline;
+  return topology.rank_count() < kVeryManyRanks || transfers <= kMostTransfersOfStep;
 }
 
 void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& topology,
@@ -198,7 +192,7 @@ void add_baselines(plan::Plan& plan, Search& search, const topology::Topology& t
   };
   // Of the same search, which has mostly simulated it already, where the options leave it in.
   const auto add = [&](const char* name, Search::Draft draft) {
-    if (search.is_affordable(draft, kMostTransfersOfBaseline) && !is_stopped(options)) {
+    if (search.is_affordable(draft) && !is_stopped(options)) {
       if (search.score_below(draft.scored, CandidateSet::kNoLimit)) {  // else it was stopped
         baselines[name] = draft.scored.estimate.step_time;
       }
@@ -234,7 +228,7 @@ bool has_large_buckets(const plan::Plan& plan, const PlannerOptions& options) {
   const auto large = std::ranges::count_if(
       plan.buckets, [](const plan::Bucket& bucket) { return bucket.elements >= kLargeBucket; });
   return large > 0 && large <= kMostLargeBuckets &&
-         plan.prediction.gap > std::max(kFarFromBound, options.enough_gap.value_or(0));
+         plan.prediction.gap > std::max(kSameTime, options.enough_gap.value_or(0));
 }
 
 /// Buckets more finely, or held to rates, as the options say. A plan that must not lose by it has
@@ -251,7 +245,7 @@ void divide_buckets(plan::Plan& plan, const plan::Workload& workload,
     }
     std::function<bool()> stop = options.stop;
     if (options.effort == SearchEffort::kQuick) {
-      QuickLimit limit(topology.rank_count(), kShareOfDivision);
+      QuickLimit limit(topology.rank_count(), WorkShare::kDivision);
       limit.found_gap(plan.prediction.gap);
       stop = [limit, told = options.stop] { return limit.is_reached() || (told && told()); };
     }
@@ -305,10 +299,9 @@ plan::Plan finished_plan(const JointResult& found, Search& search,
   const auto fp32 = best_of.find("best fp32");
   const auto fp16 = best_of.find("best fp16");
   if (compresses && fp32 != best_of.end()) {
-    constexpr double kWorthIt = 1.01;
     notes.push_back(
         fmt::format("compression {}: without it the best step found takes {} ({} over this plan)",
-                    fp32->second >= scaled(step, kWorthIt) ? "pays off" : "gains little here",
+                    fp32->second >= scaled(step, 1 + kSameTime) ? "pays off" : "gains little here",
                     to_string(fp32->second), share_text(fp32->second, step)));
   }
   if (compresses && fp16 != best_of.end() && fp16->second > step) {

@@ -12,10 +12,9 @@
 
 #include "plan/alpha_beta.hpp"
 #include "plan/changed_graph.hpp"
-#include "plan/codec.hpp"
 #include "planner/packing/colours.hpp"
 #include "planner/packing/pacing.hpp"
-#include "planner/pipeline/collective_form.hpp"
+#include "planner/tuning/candidates.hpp"
 
 namespace rackrail::planner {
 
@@ -197,6 +196,34 @@ void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
     plan.prediction.step_time = estimate.step_time;
     plan.prediction.sync_share = estimate.sync_share;
   }
+}
+
+DividedCollective judged_division(const std::vector<CollectiveForm>& forms,
+                                  const plan::Codec& codec, std::int64_t elements,
+                                  plan::CostModel& cost_model, const topology::Topology& topology) {
+  const std::vector<FormShape> shapes = shapes_of(forms);
+  const auto coarsest =
+      static_cast<std::size_t>(std::min_element(shapes.begin(), shapes.end(),
+                                                [](const FormShape& a, const FormShape& b) {
+                                                  return a.transfers < b.transfers;
+                                                }) -
+                               shapes.begin());
+  // Messages are at least so long, as sent, or such a share of the buffer.
+  constexpr Bytes kLeastMessage = 32_KiB;
+  constexpr std::int64_t kMessagesOfBuffer = 64;
+  const Bytes least = std::min(
+      kLeastMessage, Bytes(plan::encoded_size(codec, elements).count() / kMessagesOfBuffer));
+  return fastest_division(shapes, elements, [&](std::size_t form, std::int64_t slice) {
+    const auto largest =
+        static_cast<std::int64_t>(shapes[form].largest_share * static_cast<double>(elements));
+    const bool is_whole = form == coarsest && slice >= largest;
+    if (!is_whole && plan::encoded_size(codec, std::min(slice, largest)) < least) {
+      return CandidateSet::kNoLimit;
+    }
+    const plan::TransferGraph& graph = forms[form].graph();
+    return judged_by_rates(cost_model.collective_time(graph, elements, slice), graph,
+                           std::min(slice, largest), topology);
+  });
 }
 
 }  // namespace rackrail::planner

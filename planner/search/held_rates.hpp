@@ -1,14 +1,15 @@
-// Rates for the routes of buckets that keep the network busy for long.
+// Rates for the routes of buckets that keep the network busy for long, and how programs that reduce
+// one large buffer alone compare schedules: by prediction, and by what none knows of flows that
+// share a link.
 //
 // The simulator's flows share a link without loss. TCP flows fill the queue in front of it until
 // packets are dropped, and flows that meet there are seldom all under way at the same time. Senders
 // that together send no more than the link carries build no queue. So every route gets a rate in
-// proportion to what it carries (proportional_rates() of forest/pacing.hpp), where the predicted
-// cost is small: where all routes are busy all the time, as in pipelines of many rounds or slices.
+// proportion to what it carries (proportional_rates()), where the predicted cost is small: where
+// all routes are busy all the time, as in pipelines of many rounds or slices, and many streams
+// share the link that is busy longest.
 //
-// Rates help where many streams share the link that is busy longest. Where few do, rates cost time.
-//
-// Longer messages are fewer, and predicted a little faster, but come in bursts. So shorter ones are
+// Longer messages are fewer, and predicted a little faster, but come in bursts, so shorter ones are
 // preferred where they cost little. Where all others send to one rank at once, they fill the queue
 // in a burst, and rates may cost more.
 //
@@ -17,12 +18,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/units.hpp"
+#include "plan/codec.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
 #include "plan/transfer_graph.hpp"
 #include "plan/workload.hpp"
+#include "planner/pipeline/collective_form.hpp"
+#include "planner/tuning/collective_forms.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -79,5 +84,13 @@ enum class HeldSchedules : std::uint8_t { kAll, kOfManySenders };
 void hold_to_rates(plan::Plan& plan, const plan::Workload& workload,
                    const topology::Topology& topology, plan::CostModel& cost_model,
                    HeldSchedules which = HeldSchedules::kAll);
+
+/// The fastest of a family's variants with its slices, for a buffer of `elements`, as judged by
+/// judged_by_rates(), which also gives its time. All variants are in this codec. Messages are not
+/// cut below 32 KiB as sent, unless variant and slices leave transfers as they are. Preconditions:
+/// there are variants, all of `topology`, and `elements` is positive.
+DividedCollective judged_division(const std::vector<CollectiveForm>& forms,
+                                  const plan::Codec& codec, std::int64_t elements,
+                                  plan::CostModel& cost_model, const topology::Topology& topology);
 
 }  // namespace rackrail::planner

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -14,28 +13,10 @@
 #include "base/parse_units.hpp"
 #include "planner/batch/batch.hpp"
 #include "planner/groups/many_ranks.hpp"
-#include "planner/tuning/candidate_limits.hpp"
 
 namespace rackrail::planner {
 
 namespace {
-
-/// A knob alone whose plan has more transfers is left out: a ring over a hundred ranks in buckets
-/// of 25 MiB would take longer to simulate than the rest of the search.
-constexpr std::size_t kMostTransfersAlone = 1'000'000;
-
-/// Shares of the work up to the end of its phases, for the progress that is shown: the search at
-/// the first batch, the same at the batch that was decided, families and codecs alone, among
-/// schedules for collectives alone, too, and with families of such alone, knobs alone at a batch
-/// that is divided over unequal devices; then knobs alone.
-constexpr double kShareOfFirstBatch = 0.3;
-constexpr double kShareOfBatches = 0.45;
-constexpr double kShareOfParts = 0.65;
-constexpr double kShareOfStepForms = 0.8;
-constexpr double kShareOfFormsAlone = 0.9;
-constexpr double kShareOfDivided = 0.95;
-
-constexpr double kNearBoundOfStep = 1.005;  // no other routes are looked for then
 
 bool same_samples(const plan::BatchPlan& a, const plan::BatchPlan& b) {
   return a.local_batch == b.local_batch && a.accumulation == b.accumulation;
@@ -95,9 +76,9 @@ bool JointSearch::is_quick_to_the_end() const {
          !(options_.stop_report && options_.stop_report());
 }
 
-void JointSearch::begin_phase(std::size_t pieces, double end) {
+void JointSearch::begin_phase(std::size_t pieces) {
   phase_begin_ = phase_end_;
-  phase_end_ = end;
+  phase_end_ += (1 - phase_end_) / 3;
   pieces_ = pieces;
   done_ = 0;
 }
@@ -250,11 +231,9 @@ void JointSearch::refine(Found& found, const CandidateFilter& candidates, bool m
   }
 }
 
-void JointSearch::take_uniform(Found& found, const CandidateFilter& candidates,
-                               bool prefers_light) {
-  std::vector<Search::Uniform> plans =
-      search_.uniform_plans(found.best.bucket_size, found.best.plan.batch, candidates);
-  for (const Search::Uniform& plan : plans) {
+void JointSearch::take_uniform(Found& found, const CandidateFilter& candidates) {
+  for (Search::Uniform& plan :
+       search_.uniform_plans(found.best.bucket_size, found.best.plan.batch, candidates)) {
     const Duration step = plan.scored.estimate.step_time;
     if (plan.is_everywhere) {
       lower(found.uniform, plan.name, step);
@@ -267,24 +246,9 @@ void JointSearch::take_uniform(Found& found, const CandidateFilter& candidates,
     found.fastest = std::min(found.fastest, step);
     found.fastest_uniform = std::min(found.fastest_uniform, step);
     if (step < found.best.estimate.step_time) {
-      found.best = plan.scored;
-    }
-  }
-  const Duration good_enough = scaled(found.fastest, 1 + kWorthwhile);
-  for (Search::Uniform& plan : plans) {
-    if (prefers_light && plan.scored.estimate.step_time <= good_enough &&
-        error_of(plan.scored) < error_of(found.best)) {
       found.best = std::move(plan.scored);
     }
   }
-}
-
-double JointSearch::error_of(const Search::Scored& scored) const {
-  double error = 0;
-  for (const std::size_t candidate : scored.chosen) {
-    error = std::max(error, search_.candidates().all()[candidate].error);
-  }
-  return error;
 }
 
 Search::Scored JointSearch::with_batch(const Search::Scored& scored, const plan::BatchPlan& batch) {
@@ -318,6 +282,8 @@ std::optional<Search::Scored> JointSearch::alone(const Knobs& knobs, const plan:
 }
 
 std::vector<Bytes> JointSearch::affordable(std::vector<Bytes> sizes) const {
+  // A ring over a hundred ranks in buckets of 25 MiB would take longer than the rest of the search.
+  constexpr std::size_t kMostTransfersAlone = 1'000'000;
   std::size_t transfers = 0;
   for (const Candidate& candidate : search_.candidates().all()) {
     if (usual_family_(candidate)) {
@@ -334,7 +300,7 @@ CandidateFilter JointSearch::uncompressed() const {
   return options_.codec.has_value() ? any_candidate : is_fp32;
 }
 
-std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch, double end) {
+std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch) {
   const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   const std::pair<const char*, Knobs> all[] = {
       {"routes only", {{usual_size_}, uncompressed(), false}},
@@ -344,7 +310,7 @@ std::vector<SingleKnob> JointSearch::single_knobs(const plan::BatchPlan& batch, 
   for (const auto& [name, limits] : all) {
     pieces += pieces_of(limits);
   }
-  begin_phase(pieces, end);
+  begin_phase(pieces);
   std::vector<SingleKnob> knobs;
   for (const auto& [name, limits] : all) {
     if (auto scored = alone(limits, batch)) {
@@ -366,10 +332,10 @@ std::optional<SingleKnob> JointSearch::batch_alone(const plan::BatchPlan& usual)
 void JointSearch::try_step_forms(Found& found, const Knobs& knobs) {
   const plan::BatchPlan batch = found.best.plan.batch;
   if (batch.local_batch.size() >= kVeryManyRanks || is_stopped() ||
-      found.fastest <= scaled(search_.lower_bound(batch), kNearBoundOfStep)) {
+      found.fastest <= scaled(search_.lower_bound(batch), 1 + kNearEnough)) {
     return;
   }
-  begin_phase(1 + pieces_of(knobs), kShareOfStepForms);
+  begin_phase(1 + pieces_of(knobs));
   report("other routes");
   if (!search_.add_step_forms()) {
     return;
@@ -388,14 +354,6 @@ void JointSearch::try_step_forms(Found& found, const Knobs& knobs) {
     found.best = std::move(more.best);
     found.lightened = more.lightened;
   }
-  const std::set<std::string> of_forms = families(&Candidate::is_step_form);
-  begin_phase(of_forms.size() * sizes_.size() * std::size(kCodecLimits), kShareOfFormsAlone);
-  for (const std::string& family : of_forms) {
-    const auto is_of_family = [&](const Candidate& candidate) {
-      return candidate.family == family;
-    };
-    try_part(found, is_of_family, family);
-  }
 }
 
 JointResult JointSearch::run() {
@@ -404,7 +362,7 @@ JointResult JointSearch::run() {
   // Before they are looked at (try_step_forms), also where a search before this one made them.
   const Knobs usual{sizes_, is_no_step_form, lossy};
   const plan::BatchPlan first_batch = space_.fixed();
-  begin_phase(pieces_of(usual), kShareOfFirstBatch);
+  begin_phase(pieces_of(usual));
   std::vector<Search::Scored> quick;
   if (options_.stop) {
     quick = first_plans(first_batch);
@@ -426,21 +384,17 @@ JointResult JointSearch::run() {
   BatchDecision decision = decide(found.best);
   result.notes = std::move(decision.notes);
   if (!same_samples(decision.batch, first_batch)) {
-    begin_phase(pieces_of(usual), kShareOfBatches);
+    begin_phase(pieces_of(usual));
     found = *optimise(usual, decision.batch, with_batch(found.best, decision.batch));
   }
   if (!batch_is_free) {
     others_batch = decision.batch;
   }
-  try_parts(found, kShareOfParts);
+  try_parts(found);
   try_step_forms(found, free);
   const plan::BatchPlan usual_batch = space_.even(others_batch);
   const bool divides_batch = !same_samples(usual_batch, others_batch);
-  std::vector<SingleKnob> divided;  // not shown: two knobs of a plan without a planner
-  if (divides_batch) {
-    divided = single_knobs(others_batch, kShareOfDivided);
-  }
-  result.alone = single_knobs(usual_batch, 1);
+  result.alone = single_knobs(usual_batch);
   if (batch_is_free || divides_batch) {
     if (auto knob = batch_alone(usual_batch)) {
       result.alone.push_back(*std::move(knob));
@@ -463,10 +417,8 @@ JointResult JointSearch::run() {
       found.lightened = 0;
     }
   };
-  for (const auto* knobs : {&divided, &result.alone}) {
-    for (const SingleKnob& knob : *knobs) {
-      take_if_better(knob.scored);
-    }
+  for (const SingleKnob& knob : result.alone) {
+    take_if_better(knob.scored);
   }
   if (is_stopped()) {
     for (const Search::Scored& scored : quick) {
@@ -482,10 +434,8 @@ JointResult JointSearch::run() {
     }
   };
   count_in(found.best);
-  for (const auto* knobs : {&divided, &result.alone}) {
-    for (const SingleKnob& knob : *knobs) {
-      count_in(knob.scored);
-    }
+  for (const SingleKnob& knob : result.alone) {
+    count_in(knob.scored);
   }
   result.best = std::move(found.best);
   result.best_of = std::move(found.best_of);

@@ -1,61 +1,48 @@
 // One search over routes, buckets, codecs and batch, seeded with what each of them alone reaches.
 //
-// A knob alone is the same search with the other three as in a baseline: the ring, 25 MiB, no
-// codec, the profiled batch with as many samples on every rank. An option of the caller takes the
-// place of the usual value (with --bucket-size, nobody gets 25 MiB), so that no seed breaks what
-// was asked for. The joint search tries every bucket size × limit on codecs with the cheapest
-// routes per bucket, beside them the compression search; then the batch by goodput with the plan so
-// found, and the same again at that batch. Choosing routes per bucket by the collective alone is
-// greedy, as is the batch for one plan, so a single knob may win in principle: then its plan is the
-// result. Hence
+// Plans are compared by seconds per useful sample, T(B)/(B·E(B)), which is their step time where
+// the batch is no knob.
+//
+// 1. Every bucket size × limit on codecs, with the cheapest routes per bucket, and beside them the
+//    compression search; then the batch by goodput with the plan so found, and the same again at
+//    that batch.
+// 2. Choosing routes per bucket by the collective alone is greedy: it leaves out that buckets meet.
+//    So below kVeryManyRanks every family of schedules and every codec is also searched alone, as
+//    far as a bound allows that it is faster by more than half of kWorthwhile.
+// 3. Where the step is still far from its bound, the fastest variants of collectives alone join the
+//    candidates (step_forms.hpp), and 1 is done again from what was found. They come last, as what
+//    is faster alone is not always faster among other buckets: so nothing gets slower.
+// 4. A knob alone is the same search with the other three as in a baseline: the ring, 25 MiB, no
+//    codec, the profiled batch with as many samples on every rank. What the caller asked for takes
+//    the place of the usual value. Where such a plan wins, it is the result.
+//
+// Hence, where the search is not stopped,
 //   seconds per useful sample (joint) ≤ seconds per useful sample (any knob alone),
-// without a tolerance. Where devices differ, that also holds for knobs other than the batch with
-// the profiled batch divided so that all finish together. Both hold as long as a plan of the knob
-// has at most a million transfers (a ring of 25 MiB buckets: about a hundred ranks); above, it is
-// not simulated. Plans are compared by seconds per useful sample, T(B)/(B·E(B)), which is their
-// step time where the batch is no knob.
-//
-// The same holds for one family of schedules, one codec between groups, or no rates, alone: what
-// the cheapest per bucket leaves out is that buckets meet. Below kVeryManyRanks, after the joint
-// search, every family and every codec that the options leave free is searched by itself, at every
-// bucket size, as far as a bound allows that it is faster by more than half of kWorthwhile; where
-// one is, it is the result, with codecs chosen and lightened within it. So
-//   step (joint) ≤ (1 + kWorthwhile) · step (any family or codec alone)
-// (tests/property/planner/one_part_property_test.cpp), as far as the joint search's own steps go:
-// uniform codecs that win only with a family that loses otherwise are not looked for. Codecs are
-// looked for by a timeline that knows no other candidates than those of the family or codec: what
-// others occupy divides its resources more finely, and another choice looks best.
-//
-// Where that is more than half a percent from the bound of the step, and ranks are fewer than
-// kVeryManyRanks, the fastest variants of collectives alone join the candidates (step_forms.hpp),
-// and the search resumes from what was found, then with each family alone of which there is such a
-// variant. They come last, as what is faster alone is not always faster among other buckets: so
-// nothing gets slower. The statements above about families alone hold for their schedules for
-// steps: a search that is limited to one family looks for that family's own variants, this one for
-// the fastest of all. So a family alone was up to 1.7 % faster, on five hosts no two of which have
-// links that are alike. The batch is not decided once more.
+//   step (joint) ≤ (1 + kWorthwhile) · step (any family or codec alone),
+// the first for plans of a knob with at most a million transfers (a ring of 25 MiB buckets: about a
+// hundred ranks), the second as far as the search's own steps go: uniform codecs that win only with
+// a family that loses otherwise are not looked for, nor variants of 3 that are not the fastest of
+// all families, by which a family alone was up to 1.7 % faster on five unequal hosts
+// (tests/property/planner/one_part_property_test.cpp).
 //
 // Plans are made as drafts first, simulated in the order of what is expected of them, and left out
 // where they cannot be the best (search.hpp). Of those that are as fast as the fastest, within
 // kWorthwhile, the first one made is the result, so the order of simulation changes nothing.
 //
 // Where the caller may stop the search, it has good plans early. Sketches (Search::sketch) cost one
-// simulated step each: those of the schedules that are made soonest (hierarchical ones, where there
-// are tiers) come before forests are made, those of all schedules after that. Baselines are next;
-// those of few transfers even if the search was stopped already, so that a stopped search is not
-// slower than those. Then each bucket size is simulated before the next is drafted. These plans
-// count where the search was stopped, and change nothing where it was not.
+// simulated step each: those of the schedules that are made soonest come before forests are made,
+// those of all schedules after that. These plans count where the search was stopped, and change
+// nothing where it was not.
 #pragma once
 
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "planner/batch/batch_space.hpp"
-#include "planner/batch/decide_batch.hpp"
+#include "planner/batch/goodput.hpp"
 #include "planner/groups/many_ranks.hpp"
 #include "planner/request/options.hpp"
 #include "planner/search/search.hpp"
@@ -137,15 +124,12 @@ class JointSearch {
     int lightened = 0;
   };
 
-  /// For a search that may be stopped: what is found soonest, then the baselines.
+  /// For a search that may be stopped: what is found soonest.
   std::vector<Search::Scored> first_plans(const plan::BatchPlan& batch);
   /// The best of `plans` and of sketches of every bucket size, under each of the limits, is added
   /// to them; those that may be the best by their bounds first.
   void add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch,
                     std::span<const CandidateFilter> limits);
-  /// Of all candidates, or of those that `accepts`.
-  std::set<std::string> families(const CandidateFilter& accepts = any_candidate) const;
-  void add_usual(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch);
   std::vector<Trial> drafts(const Knobs& knobs, Bytes size, const plan::BatchPlan& batch,
                             bool may_be_none);
   /// Those with too many transfers last.
@@ -156,15 +140,11 @@ class JointSearch {
                                 std::optional<Search::Scored> start = std::nullopt,
                                 bool may_be_none = false);
   /// One family after another, then one codec after another, instead of `found` where faster.
-  /// `end`: the share of all work that is done then.
-  void try_parts(Found& found, double end);
+  void try_parts(Found& found);
   /// Plans of candidates of one kind instead of `found` where faster.
   void try_part(Found& found, const CandidateFilter& part, const std::string& name);
   /// The same codec everywhere instead of `found`, on its buckets, where faster.
-  /// `prefers_light`: one that costs no time takes the place of what rounds more.
-  void take_uniform(Found& found, const CandidateFilter& candidates, bool prefers_light = false);
-  /// Relative, of the bucket that is rounded most.
-  double error_of(const Search::Scored& scored) const;
+  void take_uniform(Found& found, const CandidateFilter& candidates);
   /// The same codec everywhere, then lighter ones, in what was found among `candidates`.
   void refine(Found& found, const CandidateFilter& candidates, bool may_compress);
   /// Simulates it unless it can neither be the result nor the fastest under its limit.
@@ -181,8 +161,8 @@ class JointSearch {
   std::vector<Bytes> affordable(std::vector<Bytes> sizes) const;
   /// No codec, unless one was asked for.
   CandidateFilter uncompressed() const;
-  /// Those other than the batch, at this one; `end` as in begin_phase().
-  std::vector<SingleKnob> single_knobs(const plan::BatchPlan& batch, double end);
+  /// Those other than the batch, at this one.
+  std::vector<SingleKnob> single_knobs(const plan::BatchPlan& batch);
   /// Starting at this batch.
   std::optional<SingleKnob> batch_alone(const plan::BatchPlan& usual);
   double cost(const Search::Scored& scored) const;
@@ -190,8 +170,8 @@ class JointSearch {
   bool is_stopped();
   /// A quick search ends by its work, and still compares batches; not where it was told to stop.
   bool is_quick_to_the_end() const;
-  /// What follows is so many pieces of work, the share of the whole up to `end`.
-  void begin_phase(std::size_t pieces, double end);
+  /// What follows is so many pieces of work, in the progress that is shown a third of what is left.
+  void begin_phase(std::size_t pieces);
   void report(const std::string& what);
   /// The pieces of one optimise().
   std::size_t pieces_of(const Knobs& knobs) const;

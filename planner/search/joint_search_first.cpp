@@ -1,5 +1,4 @@
-// What the joint search begins with: sketches, the usual routes, and plans near enough to the
-// bound.
+// What the joint search begins with: sketches, and plans near enough to the bound.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,26 +12,8 @@
 #include "base/parse_units.hpp"
 #include "planner/groups/many_ranks.hpp"
 #include "planner/search/joint_search.hpp"
-#include "planner/tuning/candidate_limits.hpp"
 
 namespace rackrail::planner {
-
-namespace {
-
-/// What is simulated in some tenths of a second, even when the search is to stop.
-constexpr std::size_t kFewTransfersOfStep = 50'000;
-
-}  // namespace
-
-std::set<std::string> JointSearch::families(const CandidateFilter& accepts) const {
-  std::set<std::string> names;
-  for (const Candidate& candidate : search_.candidates().all()) {
-    if (accepts(candidate)) {
-      names.insert(candidate.family);
-    }
-  }
-  return names;
-}
 
 void JointSearch::add_sketches(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch,
                                std::span<const CandidateFilter> limits) {
@@ -68,7 +49,7 @@ void JointSearch::add_sketches(std::vector<Search::Scored>& plans, const plan::B
   for (auto& [turn, sketch] : sketches) {
     const bool is_first = plans.empty() && !best.has_value();
     if (is_first) {
-      search_.score(sketch.scored, false);
+      search_.score(sketch.scored);
     } else if (is_stopped()) {
       break;
     } else if (!search_.is_affordable(sketch) || sketch.at_least >= fastest ||
@@ -83,37 +64,6 @@ void JointSearch::add_sketches(std::vector<Search::Scored>& plans, const plan::B
   }
 }
 
-void JointSearch::add_usual(std::vector<Search::Scored>& plans, const plan::BatchPlan& batch) {
-  const bool times = batch.local_batch.size() < kVeryManyRanks;  // else that would change drafts
-  const auto add = [&](const CandidateFilter& filter) {
-    const Policy policy{"usual", usual_size_, both(filter, usual_family_)};
-    std::optional<Search::Scored> scored;
-    if (times) {
-      scored = search_.evaluate(policy, batch, false);
-    } else if (auto sketch = search_.sketch(policy, batch)) {
-      search_.score(sketch->scored, false);
-      scored = std::move(sketch->scored);
-    }
-    if (scored.has_value()) {
-      plans.push_back(*std::move(scored));
-    }
-  };
-  std::size_t transfers = 0;
-  for (const Candidate& candidate : search_.candidates().all()) {
-    transfers = std::max(
-        transfers, usual_family_(candidate) ? candidate.graph.transfers().size() : std::size_t{0});
-  }
-  transfers *= group_tensors(workload_, usual_size_).size();
-  if (transfers <= kFewTransfersOfStep || !is_stopped()) {
-    add(uncompressed());
-  }
-  if (search_.candidates().allowed_codecs().size() > 1 && !is_stopped()) {
-    add([](const Candidate& candidate) {
-      return candidate.strongest.kind == plan::CodecKind::kFp16;
-    });
-  }
-}
-
 std::vector<Search::Scored> JointSearch::first_plans(const plan::BatchPlan& batch) {
   std::vector<Search::Scored> plans;
   report("a first plan");
@@ -123,7 +73,11 @@ std::vector<Search::Scored> JointSearch::first_plans(const plan::BatchPlan& batc
   if (!is_stopped()) {
     // With very many ranks a quick search may not come to drafts: then each family has a chance.
     if (options_.effort == SearchEffort::kQuick && batch.local_batch.size() >= kVeryManyRanks) {
-      for (const std::string& family : families()) {
+      std::set<std::string> families;
+      for (const Candidate& candidate : search_.candidates().all()) {
+        families.insert(candidate.family);
+      }
+      for (const std::string& family : families) {
         const CandidateFilter of_family = [family](const Candidate& candidate) {
           return candidate.family == family;
         };
@@ -133,7 +87,6 @@ std::vector<Search::Scored> JointSearch::first_plans(const plan::BatchPlan& batc
     }
     add_sketches(plans, batch, limits);
   }
-  add_usual(plans, batch);
   return plans;
 }
 

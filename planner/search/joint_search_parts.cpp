@@ -14,46 +14,34 @@
 #include "plan/codec_name.hpp"
 #include "planner/groups/many_ranks.hpp"
 #include "planner/search/joint_search.hpp"
-#include "planner/tuning/candidate_limits.hpp"
 
 namespace rackrail::planner {
 
 void JointSearch::try_part(Found& found, const CandidateFilter& part, const std::string& name) {
   const plan::BatchPlan batch = found.best.plan.batch;
   bool is_better = false;
-  const auto limit_now = [&] { return scaled(found.best.estimate.step_time, 1 - kWorthwhile / 2); };
-  const auto take_if_faster = [&](std::optional<Search::Draft> draft) {
-    const Duration limit = limit_now();
-    if (draft.has_value() && search_.may_beat(*draft, limit) &&
-        search_.score_below(draft->scored, limit)) {
-      found.best = std::move(draft->scored);
-      found.fastest = std::min(found.fastest, found.best.estimate.step_time);
-      found.lightened = 0;
-      is_better = true;
-    }
-  };
-  const bool lossy = search_.candidates().allowed_codecs().size() > 1;
   for (const Bytes size : sizes_) {
-    bool may_be_better = false;  // with whatever codecs, for all that its collectives take alone
     for (const auto& [limit_name, limit] : kCodecLimits) {
       if (is_stopped()) {
         return;
       }
       report(fmt::format("{} alone, buckets of {}", name, to_string(size)));
-      auto draft = search_.draft_below({name, size, both(limit, part)}, batch, limit_now());
-      may_be_better = draft.has_value();
-      take_if_faster(std::move(draft));
-    }
-    if (lossy && may_be_better && !is_stopped()) {
-      take_if_faster(search_.compress(size, batch, part));
+      const Duration most = scaled(found.best.estimate.step_time, 1 - kWorthwhile / 2);
+      auto draft = search_.draft_below({name, size, both(limit, part)}, batch, most);
+      if (draft && search_.may_beat(*draft, most) && search_.score_below(draft->scored, most)) {
+        found.best = std::move(draft->scored);
+        found.fastest = std::min(found.fastest, found.best.estimate.step_time);
+        found.lightened = 0;
+        is_better = true;
+      }
     }
   }
   if (is_better) {
-    refine(found, part, lossy);
+    refine(found, part, search_.candidates().allowed_codecs().size() > 1);
   }
 }
 
-void JointSearch::try_parts(Found& found, double end) {
+void JointSearch::try_parts(Found& found) {
   const auto& all = search_.candidates().all();
   if (all.front().graph.rank_count() >= kVeryManyRanks) {
     return;
@@ -85,7 +73,7 @@ void JointSearch::try_parts(Found& found, double end) {
       });
     }
   }
-  begin_phase(parts.size() * sizes_.size() * std::size(kCodecLimits), end);
+  begin_phase(parts.size() * sizes_.size() * std::size(kCodecLimits));
   for (const auto& [name, part] : parts) {
     try_part(found, part, name);
   }
@@ -97,7 +85,7 @@ void JointSearch::finish_quickly(JointResult& result) {
               .best_of = std::move(result.best_of),
               .uniform = {}};
   found.fastest = found.best.estimate.step_time;
-  take_uniform(found, any_candidate, true);
+  take_uniform(found, any_candidate);
   const Duration limit = std::min(scaled(found.fastest, 1 + kWorthwhile), found.fastest_uniform);
   result.lightened += search_.lighten(found.best, any_candidate, limit);
   result.best = std::move(found.best);

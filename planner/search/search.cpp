@@ -11,15 +11,11 @@
 #include "planner/batch/batch.hpp"
 #include "planner/groups/many_ranks.hpp"
 #include "planner/tuning/bound.hpp"
-#include "planner/tuning/protection.hpp"
+#include "planner/tuning/buckets.hpp"
 
 namespace rackrail::planner {
 
 namespace {
-
-// Work of the search is limited by simulated transfers, not by a clock: the same input must give
-// the same plan on a fast and on a slow machine.
-constexpr std::int64_t kTransferBudget = 4'000'000;
 
 /// All in which two plans of one search can differ.
 std::vector<std::int64_t> fingerprint(const plan::Plan& plan) {
@@ -113,11 +109,7 @@ std::optional<Search::Draft> Search::draft_below(const Policy& policy, const pla
   if (choices.size() != groups.size()) {
     return std::nullopt;
   }
-  Draft made = drafted(groups, choices, policy.bucket_size, batch);
-  if (limit == CandidateSet::kNoLimit) {
-    counted(made.scored);
-  }
-  return made;
+  return drafted(groups, choices, policy.bucket_size, batch);
 }
 
 std::optional<Search::Draft> Search::sketch(const Policy& policy, const plan::BatchPlan& batch) {
@@ -173,20 +165,12 @@ std::vector<Choice> Search::choose_below(const std::vector<TensorGroup>& groups,
   return choose(groups, filter, bound_->left(groups, batch, limit));
 }
 
-std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch,
-                                               bool counts) {
-  const std::int64_t spent = spent_;
+std::optional<Search::Scored> Search::evaluate(const Policy& policy, const plan::BatchPlan& batch) {
   std::optional<Draft> made = draft(policy, batch);
   if (!made.has_value()) {
     return std::nullopt;
   }
   score(made->scored);
-  if (!counts) {
-    if (spent_ != spent) {
-      counted(made->scored).is_counted = false;
-    }
-    spent_ = spent;
-  }
   return std::move(made->scored);
 }
 
@@ -227,8 +211,8 @@ bool Search::may_beat(const Draft& draft, Duration step) const {
          (!expects() || scaled(draft.expected, 1 - kTimelineDeviation) <= step);
 }
 
-bool Search::is_affordable(const Draft& draft, std::uint64_t most) {
-  const auto limit = static_cast<std::int64_t>(most);
+bool Search::is_affordable(const Draft& draft) {
+  const auto limit = static_cast<std::int64_t>(kMostTransfersOfStep);
   return topology_.rank_count() < kVeryManyRanks || transfers_of(draft.scored) <= limit ||
          followed_of(draft.scored) <= limit;
 }
@@ -360,9 +344,8 @@ void Search::materialise(plan::Plan& plan) const {
   }
 }
 
-void Search::score(Scored& scored, bool counts) {
-  std::optional<plan::StepEstimate>& known =
-      counts ? counted(scored).estimate : estimates_[fingerprint(scored.plan)].estimate;
+void Search::score(Scored& scored) {
+  std::optional<plan::StepEstimate>& known = estimates_[fingerprint(scored.plan)];
   if (!known.has_value()) {
     plan::Plan whole = scored.plan;
     materialise(whole);
@@ -376,7 +359,7 @@ void Search::score(Scored& scored, bool counts) {
 }
 
 bool Search::score_below(Scored& scored, Duration limit) {
-  std::optional<plan::StepEstimate>& known = estimates_[fingerprint(scored.plan)].estimate;
+  std::optional<plan::StepEstimate>& known = estimates_[fingerprint(scored.plan)];
   if (!known.has_value()) {
     plan::Plan whole = scored.plan;
     materialise(whole);
@@ -412,15 +395,6 @@ void Search::say(const Scored& scored, std::optional<Duration> time) const {
                       .outcome = time ? "simulated" : "simulated until it was slower"});
 }
 
-Search::Known& Search::counted(const Scored& scored) {
-  Known& known = estimates_[fingerprint(scored.plan)];
-  if (!known.is_counted) {
-    known.is_counted = true;
-    spent_ += transfers_of(scored);
-  }
-  return known;
-}
-
 std::int64_t Search::transfers_of(const Scored& scored) const {
   std::int64_t transfers = 0;
   for (const std::size_t candidate : scored.chosen) {
@@ -441,12 +415,6 @@ std::int64_t Search::followed_of(const Scored& scored) {
     transfers += static_cast<std::int64_t>(candidates_.followed_transfers(candidate));
   }
   return transfers;
-}
-
-bool Search::is_within_budget() const { return spent_ <= kTransferBudget; }
-
-bool Search::budget_left(const Scored& scored) const {
-  return spent_ + transfers_of(scored) <= kTransferBudget;
 }
 
 }  // namespace rackrail::planner

@@ -41,17 +41,6 @@ struct Policy {
   CandidateFilter filter;
 };
 
-/// A lighter codec is preferred when it costs less than this share of the step.
-inline constexpr double kWorthwhile = 0.001;
-
-/// From kVeryManyRanks on steps are not simulated beside others where that would follow more
-/// transfers (CostModel::followed_transfers): each takes ten seconds or gigabytes.
-inline constexpr std::uint64_t kMostTransfersOfStep = 3'000'000;
-
-/// The same of what is shown beside the plan only: a double tree over very many ranks would take a
-/// good part of the search's time.
-inline constexpr std::uint64_t kMostTransfersOfBaseline = 2'000'000;
-
 /// How far the timeline may be off for a choice of codecs
 /// (tests/integration/planner/compression_test).
 inline constexpr double kTimelineDeviation = 0.03;
@@ -84,7 +73,7 @@ class Search {
   bool add_step_forms();
   /// planner::lower_bound() of steps, with the codecs that are allowed.
   Duration lower_bound(const plan::BatchPlan& batch) const;
-  /// By tensor (planner/tuning/protection.hpp).
+  /// By tensor (planner/tuning/buckets.hpp).
   const std::vector<bool>& protected_by_tensor() const { return protected_; }
 
   /// Instead of what the options say; for everything that follows.
@@ -101,9 +90,8 @@ class Search {
   /// What draft() may come to, without a simulation: each bucket takes the candidate that may be
   /// the fastest by its closed form. For a search that may be stopped; it changes no other draft.
   std::optional<Draft> sketch(const Policy& policy, const plan::BatchPlan& batch);
-  /// The draft, simulated; with `counts` as work of the search, which changes what it does later.
-  std::optional<Scored> evaluate(const Policy& policy, const plan::BatchPlan& batch,
-                                 bool counts = true);
+  /// The draft, simulated.
+  std::optional<Scored> evaluate(const Policy& policy, const plan::BatchPlan& batch);
   /// Codecs per bucket and tier by the compression search over the whole step, on buckets of this
   /// size, with the protected tensors apart where that is faster; none when the filter leaves a
   /// bucket without a candidate.
@@ -111,12 +99,12 @@ class Search {
                                 const CandidateFilter& filter);
   /// Whether a draft has few enough transfers to be simulated beside others, or few enough that
   /// stand for all of them. Below kVeryManyRanks all have.
-  bool is_affordable(const Draft& draft, std::uint64_t most = kMostTransfersOfStep);
+  bool is_affordable(const Draft& draft);
   /// Whether a draft could be faster than this step, for all that is known without simulating it.
   bool may_beat(const Draft& draft, Duration step) const;
   /// The same pair of codecs wherever a bucket may have it, for each pair; protected tensors are in
-  /// buckets of their own where the pair would hurt them or that is faster. When much has been
-  /// simulated already, only those that may be the best by what the timeline says.
+  /// buckets of their own where the pair would hurt them or that is faster. From kVeryManyRanks on
+  /// only those that may be the best by what the timeline says.
   struct Uniform {
     std::string name;  ///< CompressionTable::Uniform::name
     Scored scored;
@@ -135,8 +123,7 @@ class Search {
   /// Another candidate for a bucket; score() is then due.
   void set_choice(Scored& scored, std::size_t bucket, const Choice& choice) const;
   /// Simulates the step, after a change of the plan; a plan that was simulated before is not again.
-  /// With `counts` as work of the search, as in evaluate().
-  void score(Scored& scored, bool counts = true);
+  void score(Scored& scored);
   /// The same where only a step of less than `limit` is of interest: whether it is, which is found
   /// sooner where it is not. False, too, where the search was stopped meanwhile.
   [[nodiscard]] bool score_below(Scored& scored, Duration limit);
@@ -160,14 +147,8 @@ class Search {
   std::vector<Choice> choose_below(const std::vector<TensorGroup>& groups,
                                    const CandidateFilter& filter, const plan::BatchPlan& batch,
                                    Duration limit);
-  struct Known {
-    std::optional<plan::StepEstimate> estimate;  ///< none of what was not simulated
-    bool is_counted = false;                     ///< in spent_
-  };
   /// To the log of decisions; `time`: none where the simulation was ended.
   void say(const Scored& scored, std::optional<Duration> time) const;
-  /// Of a plan, with what it will have cost.
-  Known& counted(const Scored& scored);
   /// Not simulated yet.
   Scored scored_of(const std::vector<TensorGroup>& groups, const std::vector<Choice>& choices,
                    Bytes bucket_size, const plan::BatchPlan& batch);
@@ -190,8 +171,6 @@ class Search {
   std::int64_t transfers_of(const Scored& scored) const;
   /// Of them, those that are simulated.
   std::int64_t followed_of(const Scored& scored);
-  bool is_within_budget() const;
-  bool budget_left(const Scored& scored) const;
 
   const topology::Topology& topology_;
   const plan::Workload& workload_;
@@ -201,9 +180,8 @@ class Search {
   CandidateSet candidates_;
   std::map<std::vector<bool>, ScheduleLoads> loads_;  ///< by what is accepted, when first needed
   std::optional<StepBound> bound_;  ///< always one; made anew with more candidates
-  /// Also on what was left out: that must not change what follows. Nothing of what has a limit.
-  std::int64_t spent_ = 0;
-  std::map<std::vector<std::int64_t>, Known> estimates_;  ///< by what differs
+  /// By what differs; none of what was not simulated to its end.
+  std::map<std::vector<std::int64_t>, std::optional<plan::StepEstimate>> estimates_;
   std::function<void(const plan::Plan&, Duration)> on_simulated_;
 };
 

@@ -36,9 +36,7 @@ std::optional<Search::Draft> Search::compress(Bytes bucket_size, const plan::Bat
   if (!fastest.has_value()) {
     return std::nullopt;
   }
-  Draft made = drafted(groups, choices, bucket_size, batch);
-  counted(made.scored);
-  return made;
+  return drafted(groups, choices, bucket_size, batch);
 }
 
 std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan::BatchPlan& batch,
@@ -75,12 +73,11 @@ std::vector<Search::Uniform> Search::uniform_plans(Bytes bucket_size, const plan
   std::ranges::stable_sort(by_step, {}, [](const auto& one) { return one.second.step; });
   std::vector<Uniform> plans;
   for (const auto& [name, one] : by_step) {  // the most promising first: the search may be stopped
-    if ((is_within_budget() && !expects()) || one.step <= scaled(best, 1 + kTimelineDeviation)) {
+    if (!expects() || one.step <= scaled(best, 1 + kTimelineDeviation)) {
       Scored scored =
           drafted(groups[one.division], tables[one.division].chosen(one.uniform->assignment),
                   bucket_size, batch)
               .scored;
-      counted(scored);
       if (score_below(scored, CandidateSet::kNoLimit)) {  // else the search was stopped
         plans.push_back({one.uniform->name, std::move(scored), one.uniform->is_everywhere});
       }
@@ -112,7 +109,7 @@ int Search::lighten(Scored& best, const CandidateFilter& filter, Duration limit)
   // As many of them as the simulator agrees to, by bisection: more changes are mostly slower.
   std::size_t agreed = 0;
   std::size_t refused = changes.size() + 1;
-  while (agreed + 1 < refused && budget_left(best)) {
+  while (agreed + 1 < refused) {
     const std::size_t count =
         refused > changes.size() ? changes.size() : agreed + (refused - agreed) / 2;
     Scored trial = best;
@@ -120,7 +117,6 @@ int Search::lighten(Scored& best, const CandidateFilter& filter, Duration limit)
       const auto& [bucket, option] = changes[i];
       set_choice(trial, bucket, table.choices[bucket][option]);
     }
-    counted(trial);
     if (score_below(trial, limit + Duration(1))) {
       best = std::move(trial);
       agreed = count;

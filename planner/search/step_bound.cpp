@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
-#include <string>
 #include <utility>
+
+#include "planner/tuning/bound.hpp"
 
 namespace rackrail::planner {
 
@@ -15,16 +15,7 @@ StepBound::StepBound(std::span<const Candidate> candidates, const topology::Topo
 StepBound::Compute StepBound::compute(const plan::BatchPlan& batch) const {
   Compute least{std::vector<Duration>(workload_.tensors.size(), Duration(INT64_MAX)),
                 Duration(INT64_MAX), Duration()};
-  std::set<std::pair<std::string, std::int64_t>> seen;
-  for (std::size_t r = 0; r < topology_.rank_count(); ++r) {
-    const std::string& device = topology_.node(topology_.node_of(Rank(r))).device_class;
-    if (!seen.emplace(device, batch.local_batch[r]).second) {
-      continue;
-    }
-    const plan::ComputeTimes times = plan::compute_times(workload_, device, batch.local_batch[r]);
-    // Gradients of the last pass are sent, those before only add up.
-    const Duration before =
-        (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
+  for (const auto& [before, times] : last_passes(topology_, workload_, batch)) {
     for (std::size_t i = 0; i < least.ready.size(); ++i) {
       least.ready[i] = std::min(least.ready[i], before + times.ready[i]);
     }

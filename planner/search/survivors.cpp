@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "planner/algorithms/schedule_family.hpp"
-#include "planner/tuning/protection.hpp"
+#include "planner/tuning/buckets.hpp"
 
 namespace rackrail::planner {
 

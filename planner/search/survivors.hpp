@@ -28,7 +28,7 @@ std::vector<std::int64_t> divide_batch(const std::vector<std::int64_t>& before,
 double budget_in_use(const plan::Plan& plan);
 
 /// Whether the plan keeps the first and the last layer from codecs beyond FP16
-/// (planner/tuning/protection.hpp), as far as can be seen: one without such codecs does.
+/// (planner/tuning/buckets.hpp), as far as can be seen: one without such codecs does.
 bool protects_outer_layers(const plan::Plan& plan, const plan::Workload& workload);
 
 /// The only family that the plan may have (plan::Plan::only_schedule), where it can be used on this

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <set>
+#include <utility>
 
 #include "base/parse_units.hpp"
+#include "planner/tuning/codecs_to_try.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {
@@ -18,8 +20,7 @@ double smallest_ratio(bool is_protected, const std::vector<plan::Codec>& allowed
     const bool fits = codec.survives_many_hops() || !is_protected;
     if (fits) {
       // Of a large buffer: tensors share their last block and entry with others in the bucket.
-      constexpr std::int64_t kMany = 1 << 20;
-      ratio = std::min(ratio, plan::encoded_size(codec, kMany) / Bytes(kMany * 4));
+      ratio = std::min(ratio, bytes_per_element(codec) / 4);
     }
   }
   return ratio;
@@ -36,17 +37,28 @@ topology::AllReduceBound network_bound(const topology::Topology& topology) {
   return topology::joint_allreduce_bound(topology, switches_compute);
 }
 
+std::vector<LastPass> last_passes(const topology::Topology& topology,
+                                  const plan::Workload& workload, const plan::BatchPlan& batch) {
+  std::vector<LastPass> passes;
+  std::set<std::pair<std::string, std::int64_t>> seen;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
+    const std::int64_t local = batch.local_batch.at(r);
+    if (seen.emplace(device, local).second) {
+      plan::ComputeTimes times = plan::compute_times(workload, device, local);
+      const Duration before =
+          (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
+      passes.push_back({before, std::move(times)});
+    }
+  }
+  return passes;
+}
+
 LowerBound lower_bound(const topology::Topology& topology, const plan::Workload& workload,
                        const plan::BatchPlan& batch, const std::vector<plan::Codec>& allowed,
                        const std::vector<bool>& is_protected) {
   LowerBound bound{Duration(),
                    "compute: forward, backward and optimiser of the slowest rank take this long"};
-  std::map<std::pair<std::string, std::int64_t>, plan::ComputeTimes> kinds;
-  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
-    const std::int64_t local = batch.local_batch.at(r);
-    kinds.try_emplace({device, local}, plan::compute_times(workload, device, local));
-  }
   std::vector<double> rest(workload.tensors.size() + 1, 0);  // wire bytes of tensors i, i+1, …
   for (std::size_t i = workload.tensors.size(); i-- > 0;) {
     const plan::GradientTensor& tensor = workload.tensors[i];
@@ -71,9 +83,7 @@ LowerBound lower_bound(const topology::Topology& topology, const plan::Workload&
     raise(Duration::from_seconds(rest.front() / rate), Duration(), rest.front());
   }
   const Duration latency = topology::latency_bound(topology);
-  for (const auto& [kind, times] : kinds) {
-    const Duration passes =
-        (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
+  for (const auto& [passes, times] : last_passes(topology, workload, batch)) {
     bound.time = std::max(bound.time, passes + times.backward + times.optimizer);
     for (std::size_t i = 0; i < workload.tensors.size() && rate > 0; ++i) {
       const Duration moving = Duration::from_seconds(rest[i] / rate);

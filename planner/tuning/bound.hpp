@@ -12,6 +12,15 @@
 
 namespace rackrail::planner {
 
+/// The last pass of a step, of which gradients are sent: those of passes before it only add up.
+struct LastPass {
+  Duration begin_of_backward;  ///< from the start of the step
+  plan::ComputeTimes times;
+};
+/// One for each kind of rank: those of one device class with as many samples are symmetric.
+std::vector<LastPass> last_passes(const topology::Topology& topology,
+                                  const plan::Workload& workload, const plan::BatchPlan& batch);
+
 struct LowerBound {
   Duration time;
   std::string reason;

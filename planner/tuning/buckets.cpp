@@ -1,22 +1,23 @@
 #include "planner/tuning/buckets.hpp"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
+
+#include "planner/groups/many_ranks.hpp"
 
 namespace rackrail::planner {
 
 namespace {
-// Protected tensors are small; a group of them per this many regular groups keeps messages few.
-constexpr int kRegularGroupsPerProtected = 4;
-// A whole layer among them need not wait for those: it is worth a message of its own.
-constexpr Bytes kWorthSending = Bytes(1 << 20);
+/// "layer4.2.conv1.weight" → "layer4.2.conv1"; a name without dots is a layer of its own.
+std::string_view layer_of(std::string_view tensor) { return tensor.substr(0, tensor.rfind('.')); }
+
 }  // namespace
 
 std::vector<Bytes> bucket_sizes_to_try(const plan::Workload& workload, std::size_t ranks) {
-  constexpr std::size_t kManyRanks = 32;
   const std::vector<std::int64_t> mebibytes =
-      ranks >= kManyRanks ? std::vector<std::int64_t>{100, 25}
-                          : std::vector<std::int64_t>{100, 50, 25, 16, 8, 4, 2, 1};
+      ranks >= kRanksOfOneSlice ? std::vector<std::int64_t>{100, 25}
+                                : std::vector<std::int64_t>{100, 50, 25, 16, 8, 4, 2, 1};
   std::vector<Bytes> sizes = {workload.gradient_bytes()};
   for (const std::int64_t size : mebibytes) {
     if (Bytes(size << 20) < workload.gradient_bytes()) {
@@ -28,6 +29,10 @@ std::vector<Bytes> bucket_sizes_to_try(const plan::Workload& workload, std::size
 
 std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes size,
                                        const std::vector<bool>& apart) {
+  // Protected tensors are small; a group of them per this many regular groups keeps messages few.
+  constexpr int kRegularGroupsPerProtected = 4;
+  // A whole layer among them need not wait for those: it is worth a message of its own.
+  constexpr Bytes kWorthSending = Bytes(1 << 20);
   std::vector<TensorGroup> groups;
   TensorGroup regular;
   TensorGroup sensitive{{}, 0, true};
@@ -58,6 +63,21 @@ std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes siz
     return a.tensors.back() < b.tensors.back();
   });
   return groups;
+}
+
+std::vector<bool> protected_tensors(const plan::Workload& workload, bool outer_layers) {
+  std::vector<bool> by_kind;
+  std::vector<bool> with_outer;
+  for (const plan::GradientTensor& tensor : workload.tensors) {
+    const std::string_view layer = layer_of(tensor.name);
+    const bool is_outer = layer == layer_of(workload.tensors.front().name) ||
+                          layer == layer_of(workload.tensors.back().name);
+    by_kind.push_back(tensor.is_protected());
+    with_outer.push_back(by_kind.back() || is_outer);
+  }
+  const bool has_inner =
+      std::any_of(with_outer.begin(), with_outer.end(), [](bool is_one) { return !is_one; });
+  return outer_layers && has_inner ? with_outer : by_kind;
 }
 
 }  // namespace rackrail::planner

@@ -1,4 +1,4 @@
-// Dividing a model's gradients into buckets.
+// Dividing a model's gradients into buckets, and which of them are kept from strong codecs.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace rackrail::planner {
 
-/// Tensors that move together, and whether they are protected (planner/tuning/protection.hpp).
+/// Tensors that move together, and whether they are protected (protected_tensors()).
 struct TensorGroup {
   std::vector<std::uint32_t> tensors;
   std::int64_t elements = 0;
@@ -28,5 +28,12 @@ std::vector<Bytes> bucket_sizes_to_try(const plan::Workload& workload, std::size
 /// last tensor that is ready).
 std::vector<TensorGroup> group_tensors(const plan::Workload& workload, Bytes size,
                                        const std::vector<bool>& apart = {});
+
+/// By tensor: whether it is never encoded beyond FP16. Norms, biases and small tensors
+/// (GradientTensor::is_protected) always; and by default, with `outer_layers`, all tensors of the
+/// first and of the last layer: those whose name up to its last dot is that of the first or of the
+/// last gradient, unless that leaves none. Embeddings are first layers: their gradients are sparse,
+/// and errors in them meet rare words.
+std::vector<bool> protected_tensors(const plan::Workload& workload, bool outer_layers);
 
 }  // namespace rackrail::planner

@@ -10,38 +10,34 @@
 #include <utility>
 #include <vector>
 
+#include "base/parse_units.hpp"
 #include "plan/codec_name.hpp"
 #include "planner/groups/many_ranks.hpp"
 #include "planner/tuning/candidates.hpp"
+#include "planner/tuning/codecs_to_try.hpp"
 #include "planner/tuning/collective_forms.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
-// The slice that is tried with many ranks, where chunks are small and slices hardly matter: this
-// one, or a larger one of which a collective is no more than so many messages.
-constexpr std::int64_t kUsualSlice = 1 << 18;
-constexpr std::int64_t kLargestSlice = std::int64_t{1} << 28;
-// With very many ranks, which lower bounds are alike.
-constexpr double kNearly = 0.01;
-// How far what other sizes and codecs say of a time may be off, and of which family sizes say
-// nothing: where all ranks send to all servers at once, times jump with the order of the flows.
-constexpr double kExpectedDeviation = 0.1;
+// Of this family sizes say nothing of each other: where all ranks send to all servers at once,
+// times jump with the order of the flows.
 constexpr const char* kUnsteadyFamily = "parameter-server";
-// There nearly all messages are under way at once, and each that ends changes the rates of others.
-constexpr std::int64_t kMostMessagesAtOnce = kMostMessages / 6;
-// Of bounds, which are near enough to the least for a first simulation.
-constexpr double kNotFarFromLeast = 2;
 
+/// The slice that is tried with many ranks, where chunks are small and slices hardly matter: 1 MiB,
+/// or a larger one of which a collective is no more than so many messages.
 std::int64_t usual_slice(const Candidate& candidate, std::int64_t elements) {
   const std::int64_t chunk = std::max<std::int64_t>(
       1, elements / static_cast<std::int64_t>(candidate.graph.chunk_count()));
   const auto transfers = static_cast<std::int64_t>(candidate.graph.transfers().size());
+  // Of that family nearly all are under way at once, and each that ends changes others' rates.
+  constexpr std::int64_t kMostMessagesAtOnce = kMostMessages / 6;
   const std::int64_t messages =
       candidate.family == kUnsteadyFamily ? kMostMessagesAtOnce : kMostMessages;
   const std::int64_t most = std::max<std::int64_t>(1, messages / transfers);
-  std::int64_t slice = kUsualSlice;
+  constexpr std::int64_t kLargestSlice = std::int64_t{1} << 28;
+  std::int64_t slice = std::int64_t{1} << 18;
   while (slice < kLargestSlice && (chunk + slice - 1) / slice > most) {
     slice *= 2;
   }
@@ -57,8 +53,7 @@ std::int64_t message_count(const Candidate& candidate, std::int64_t elements, st
 
 // The least share of its time that a collective can need when its codec becomes a stronger one.
 double most_saved(const plan::Codec& from, const plan::Codec& to) {
-  constexpr std::int64_t kMany = 1 << 20;
-  return plan::encoded_size(to, kMany) / plan::encoded_size(from, kMany);
+  return bytes_per_element(to) / bytes_per_element(from);
 }
 
 }  // namespace
@@ -123,7 +118,8 @@ Duration CandidateSet::expected_least(std::size_t candidate, std::int64_t elemen
 
 bool CandidateSet::is_expected_slower(std::size_t candidate, std::int64_t elements,
                                       Duration limit) const {
-  return !has_bursts_ &&  // a larger one may take many times as long
+  constexpr double kExpectedDeviation = 0.1;  // of what other sizes and codecs say
+  return !has_bursts_ &&                      // a larger one may take many times as long
          scaled(expected_least(candidate, elements), 1 - kExpectedDeviation) > limit;
 }
 
@@ -185,8 +181,7 @@ std::vector<std::int64_t> CandidateSet::slices_of(std::size_t candidate,
   return slices;
 }
 
-// The one that was chosen last, at another size mostly, else what is simulated soonest of those
-// whose bounds are not far from the least.
+// The one that was chosen last, at another size mostly, else that of the least bound.
 std::optional<std::size_t> CandidateSet::likely_winner(std::int64_t elements,
                                                        const CandidateFilter& filter) const {
   const auto last = std::ranges::find_if(
@@ -195,20 +190,7 @@ std::optional<std::size_t> CandidateSet::likely_winner(std::int64_t elements,
     return *last;
   }
   const std::optional<Choice> least = likely(elements, filter);
-  if (!least.has_value()) {
-    return std::nullopt;
-  }
-  std::optional<std::size_t> soonest;
-  for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    const Candidate& candidate = candidates_[i];
-    if (candidate.family != kUnsteadyFamily && filter(candidate) &&
-        candidate.model.at_least(elements) <= scaled(least->time, kNotFarFromLeast) &&
-        (!soonest.has_value() ||
-         candidate.graph.transfers().size() < candidates_[*soonest].graph.transfers().size())) {
-      soonest = i;
-    }
-  }
-  return soonest.has_value() ? soonest : least->candidate;
+  return least ? std::optional(least->candidate) : std::nullopt;
 }
 
 void CandidateSet::remember_chosen(std::size_t candidate) {
@@ -223,32 +205,6 @@ std::string codecs_text(const TierCodecs& codecs) {
              : fmt::format("{} inside, {} across", plan::display_name(codecs.inside), across);
 }
 
-std::string CandidateSet::outcome_of(std::size_t candidate, std::int64_t elements,
-                                     const Choice& best) const {
-  if (candidate == best.candidate) {
-    return "chosen";
-  }
-  bool was_simulated = false;
-  for (auto it = known_.lower_bound(std::tuple(candidate, elements, std::int64_t{0}));
-       it != known_.end() && std::get<0>(it->first) == candidate &&
-       std::get<1>(it->first) == elements;
-       ++it) {
-    if (it->second.time) {
-      return "slower";
-    }
-    was_simulated = was_simulated || it->second.at_least > Duration();
-  }
-  if (was_simulated) {
-    return "simulated until it was slower";
-  }
-  if (candidates_[candidate].model.at_least(elements) >= best.time) {
-    return "its bound is no less than the time of the chosen one";
-  }
-  return is_expected_slower(candidate, elements, best.time)
-             ? "slower at other sizes or in lighter codecs"
-             : "not simulated: its bound is near the time of the chosen one, or the search ended";
-}
-
 void CandidateSet::say_decisions(std::int64_t elements, const CandidateFilter& filter,
                                  const Choice& best) {
   if (!decided_.emplace(elements, best.candidate).second) {
@@ -260,19 +216,30 @@ void CandidateSet::say_decisions(std::int64_t elements, const CandidateFilter& f
       continue;
     }
     std::optional<Duration> time;
+    bool was_simulated = false;
     for (auto it = known_.lower_bound(std::tuple(i, elements, std::int64_t{0}));
          it != known_.end() && std::get<0>(it->first) == i && std::get<1>(it->first) == elements;
          ++it) {
-      if (it->second.time && (!time || *it->second.time < *time)) {
-        time = it->second.time;
-      }
+      const Known& known = it->second;
+      was_simulated = was_simulated || known.time || known.at_least > Duration();
+      time = known.time && (!time || *known.time < *time) ? known.time : time;
     }
+    const Duration bound = candidate.model.at_least(elements);
+    const bool is_best = i == best.candidate;
     decisions_({.about = "bucket of " + to_string(Bytes(4 * elements)),
                 .schedule = candidate.graph.label(),
                 .codecs = codecs_text(candidate.codecs),
-                .bound = candidate.model.at_least(elements),
-                .time = i == best.candidate ? std::optional(best.time) : time,
-                .outcome = outcome_of(i, elements, best)});
+                .bound = bound,
+                .time = is_best ? std::optional(best.time) : time,
+                .outcome = is_best         ? "chosen"
+                           : time          ? "slower"
+                           : was_simulated ? "simulated until it was slower"
+                           : bound >= best.time
+                               ? "its bound is no less than the time of the chosen one"
+                           : is_expected_slower(i, elements, best.time)
+                               ? "slower at other sizes or in lighter codecs"
+                               : "not simulated: its bound is near the time of the chosen one, or "
+                                 "the search ended"});
   }
 }
 
@@ -331,16 +298,8 @@ std::optional<Choice> CandidateSet::cheapest_below(std::int64_t elements,
       forms[first->second].push_back(i);
     }
   }
-  // Of those that may be equally good, what is simulated soonest.
-  const auto place = [&](std::size_t i) {
-    const auto bound = candidates_[i].model.at_least(elements).picoseconds();
-    return worthwhile_ > 0
-               ? std::pair(std::llround(std::log(static_cast<double>(bound + 1)) / kNearly),
-                           candidates_[i].graph.transfers().size())
-               : std::pair<long long, std::size_t>(bound, 0);
-  };
-  std::stable_sort(lightest.begin(), lightest.end(),
-                   [&](std::size_t a, std::size_t b) { return place(a) < place(b); });
+  std::ranges::stable_sort(lightest, {},
+                           [&](std::size_t i) { return candidates_[i].model.at_least(elements); });
   // A codec shrinks messages by its ratio at most, so a family that is slower than the best by more
   // than that need not be tried with codecs, nor be simulated further than to that. Where links let
   // bursts pass at once, a smaller message may take no time at all.

@@ -21,30 +21,23 @@ namespace rackrail::planner {
 
 namespace {
 
-// Slices that are tried, in elements: up to 4 MiB of FP32, from 256 KiB on, or from what the
-// slowest link moves in this time, where that is less: a pipeline is filled in the time of a slice
-// per hop.
-constexpr std::int64_t kFineSlice = 1 << 16;
-constexpr std::int64_t kCoarsestSlice = 1 << 20;
-constexpr std::int64_t kFinestSlice = 1 << 12;
-constexpr Duration kShortSlice = 2_ms;
-constexpr std::int64_t kFloatBytes = 4;
-// With very many ranks, by how much a collective must be able to be faster to be simulated.
-constexpr double kWorthSimulating = 0.005;
-constexpr std::size_t kWorkPerTransfer = 8;                    // of a candidate's loads and bound
 constexpr std::size_t kFirstStepForm = 1'000;                  // of a family's variants
 constexpr const char* kFirstOfTheOthers = "parameter-server";  // those before it are made at once
-// With very many ranks, of the finer of a family's schedules: a step of forty buckets of more would
-// be too large to be simulated beside others (kMostTransfersOfStep).
-constexpr std::size_t kMostTransfersOfFiner = 65'000;
 
+/// Slices that are tried, in elements: up to 4 MiB of FP32, from 256 KiB on, or from what the
+/// slowest link moves in a short time, where that is less: a pipeline is filled in the time of a
+/// slice per hop.
 std::vector<std::int64_t> slices_for(const topology::Topology& topology) {
+  constexpr std::int64_t kFineSlice = 1 << 16;
+  constexpr std::int64_t kCoarsestSlice = 1 << 20;
+  constexpr std::int64_t kFinestSlice = 1 << 12;
+  constexpr Duration kShortSlice = 2_ms;
   Bandwidth slowest = Bandwidth(INT64_MAX);
   for (std::size_t i = 0; i < topology.link_count(); ++i) {
     slowest = std::min(slowest, topology.link(LinkId(i)).bandwidth);
   }
   std::int64_t slice = kFineSlice;
-  while (slice > kFinestSlice && Bytes(slice * kFloatBytes) / slowest > kShortSlice) {
+  while (slice > kFinestSlice && Bytes(slice * 4) / slowest > kShortSlice) {
     slice /= 2;
   }
   std::vector<std::int64_t> slices;
@@ -120,7 +113,7 @@ CandidateSet::CandidateSet(const topology::Topology& topology, plan::CostModel& 
       interpolates_(!options.exhaustive && topology.rank_count() >= kVeryManyRanks),
       expects_(!options.exhaustive && topology.rank_count() >= kRanksOfOneSlice),
       has_bursts_(topology::longest_burst_time(topology) > Duration()),
-      worthwhile_(interpolates_ ? kWorthSimulating : 0),
+      worthwhile_(interpolates_ ? kNearEnough : 0),
       may_have_rates_(may_have_rates(options.route_rates, topology)),
       slices_(slices_for(topology)),
       error_of_([workload](const plan::Codec& codec) {
@@ -307,7 +300,7 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
       ScheduleRequest request{.topology = topology_, .router = router_, .codecs = codecs};
       request.may_have_rates = may_have_rates_;
       if (interpolates_) {
-        request.most_transfers = kMostTransfersOfFiner;
+        request.most_transfers = kMostTransfersOfMany;
       }
       // What every plan needs is made whatever it takes.
       const bool is_needed = only_protected || is_first(family.name());
@@ -315,6 +308,7 @@ void CandidateSet::add_family(const ScheduleFamily& family, const std::vector<Ti
       graphs = family.all_reduces(request);
     }
     for (std::size_t variant = 0; variant < graphs.size(); ++variant) {
+      constexpr std::size_t kWorkPerTransfer = 8;  // of loads and bound
       Work::step(kWorkPerTransfer * graphs[variant].transfers().size());
       add(family, variant, graphs[variant], codecs, only_protected);
     }

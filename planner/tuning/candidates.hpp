@@ -133,7 +133,6 @@ class CandidateSet {
   void remember_chosen(std::size_t candidate);
   /// For the log: why the choice fell on one, and not on others.
   void say_decisions(std::int64_t elements, const CandidateFilter& filter, const Choice& best);
-  std::string outcome_of(std::size_t candidate, std::int64_t elements, const Choice& best) const;
   /// cheapest(), where there is a limit.
   std::optional<Choice> cheapest_below(std::int64_t elements, const CandidateFilter& filter,
                                        Duration limit);
@@ -186,5 +185,15 @@ class CandidateSet {
   std::map<std::size_t, std::size_t> followed_;  ///< by candidate, where asked for
   std::vector<std::size_t> last_chosen_;         ///< by cheapest(), each once, the last one first
 };
+
+/// Limits on codecs under which a search looks for plans, by the name of what is found.
+inline constexpr std::pair<const char*, bool (*)(const Candidate&)> kCodecLimits[] = {
+    {"best fp32", is_fp32}, {"best fp16", is_at_most_fp16}, {"best", any_candidate}};
+
+inline CandidateFilter both(CandidateFilter first, CandidateFilter second) {
+  return [first = std::move(first), second = std::move(second)](const Candidate& candidate) {
+    return first(candidate) && second(candidate);
+  };
+}
 
 }  // namespace rackrail::planner

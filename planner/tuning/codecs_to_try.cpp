@@ -12,8 +12,7 @@ namespace rackrail::planner {
 
 namespace {
 
-constexpr double kNearlyAsQuick = 0.8;                 // of the other's bytes per second
-constexpr std::int64_t kComparedElements = 1U << 20U;  // of which codecs' sizes are compared
+constexpr double kNearlyAsQuick = 0.8;  // of the other's bytes per second
 
 /// Rates of one rank of each kind of device.
 std::vector<plan::DeviceRates> rates_of_devices(const topology::Topology& topology) {
@@ -35,11 +34,9 @@ class CodecComparison {
       : devices_(rates_of_devices(topology)), error_of_(error_of) {}
 
   bool makes_pointless(const plan::Codec& better, const plan::Codec& codec) const {
-    const auto size = [](const plan::Codec& one) {
-      return plan::encoded_size(one, kComparedElements);
-    };
     return (better.survives_many_hops() || !codec.survives_many_hops()) &&
-           size(better) <= size(codec) && error_of_(better) <= error_of_(codec) &&
+           bytes_per_element(better) <= bytes_per_element(codec) &&
+           error_of_(better) <= error_of_(codec) &&
            std::ranges::all_of(devices_, [&](const plan::DeviceRates& rates) {
              const plan::CodecRate& fast = rates.codecs[static_cast<std::size_t>(better.kind)];
              const plan::CodecRate& slow = rates.codecs[static_cast<std::size_t>(codec.kind)];
@@ -54,6 +51,11 @@ class CodecComparison {
 };
 
 }  // namespace
+
+double bytes_per_element(const plan::Codec& codec) {
+  constexpr std::int64_t kMany = 1 << 20;
+  return static_cast<double>(plan::encoded_size(codec, kMany).count()) / kMany;
+}
 
 std::vector<plan::Codec> codecs_to_try(const topology::Topology& topology, double error_budget,
                                        const std::function<double(const plan::Codec&)>& error_of) {

@@ -18,4 +18,7 @@ namespace rackrail::planner {
 std::vector<plan::Codec> codecs_to_try(const topology::Topology& topology, double error_budget,
                                        const std::function<double(const plan::Codec&)>& error_of);
 
+/// Of a large buffer, as encoded.
+double bytes_per_element(const plan::Codec& codec);
+
 }  // namespace rackrail::planner

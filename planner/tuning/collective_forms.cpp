@@ -7,29 +7,20 @@
 
 #include "plan/slice_unit.hpp"
 #include "planner/groups/many_ranks.hpp"
+#include "planner/request/search_limits.hpp"
 #include "planner/tuning/candidates.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
-constexpr std::size_t kMostRounds = 256;
 constexpr std::size_t kMostTransfers = 130'000;
 constexpr std::size_t kMostTransfersOfOneSize = 2'000'000;
-// The same where ranks are very many.
-constexpr std::size_t kMostTransfersOfMany = 65'000;
 constexpr std::size_t kMostTransfersOfManyOfOneSize = 1'200'000;
-constexpr std::int64_t kMostCuts = 256;
+constexpr std::int64_t kMostPieces = 256;      // rounds, or slices of a transfer
 constexpr std::int64_t kFewestElements = 512;  // of a message: below, it costs more than it moves
-// What few large transfers, one after the other, take says little of what they take in slices: by
-// how much their bound must be below the best, and how many there may be.
-constexpr double kPromising = 0.95;
-constexpr std::int64_t kFewTransfers = 2'000;
-constexpr std::size_t kMostSliced = 3;  // series whose best form is tried in slices
-constexpr double kWorthSlicing = 1.05;  // of the time of the best: what slices may save
-constexpr double kWorthFinerRounds = 0.998;
-constexpr int kPatience = 2;
-constexpr double kMayBeFaster = 1.01;  // of the best by times that are not exact
+constexpr std::size_t kMostSliced = 3;         // series whose best form is tried in slices
+constexpr double kWorthSlicing = 1.05;         // of the time of the best: what slices may save
 
 std::int64_t largest_transfer(const FormShape& form, std::int64_t elements) {
   return static_cast<std::int64_t>(std::ceil(form.largest_share * static_cast<double>(elements)));
@@ -56,7 +47,7 @@ std::vector<CollectiveForm> collective_forms(const ScheduleFamily& family, plan:
       what, {.topology = topology,
              .router = router,
              .codecs = codecs,
-             .most_rounds = kMostRounds,
+             .most_rounds = std::size_t{kMostPieces},
              .most_transfers =
                  std::min(options.is_of_one_size ? of_one_size : usual, options.most_transfers),
              .may_have_rates = options.may_have_rates,
@@ -135,24 +126,20 @@ std::optional<DividedCollective> DivisionSearch::fastest(std::int64_t elements,
   }
   std::stable_sort(best_of_series.begin(), best_of_series.end(),
                    [](const auto& one, const auto& other) { return one.time < other.time; });
-  Known now{std::move(best_forms), best->form, 1};
+  known_[elements] = std::move(best_forms);
   for (std::size_t i = 0; i < best_of_series.size(); ++i) {
     const DividedCollective& whole = best_of_series[i];
     const bool is_near = i < kMostSliced && whole.time <= scaled(best->time, kWorthSlicing);
     if (!is_near && !may_pass_by_slices(whole, elements, best->time)) {
       continue;
     }
-    const auto [found, cuts] = in_finer_slices(whole, elements, time);
+    const DividedCollective found = in_finer_slices(whole, elements, time);
     if (found.time < best->time) {
       best = found;
-      now.form = found.form;
-      now.cuts = cuts;
     }
   }
-  known_[elements] = std::move(now);
-  best = among_left_out(*best, elements, time);
   best_of_series.resize(std::min(best_of_series.size(), kMostSliced));
-  if (exact && (!known || best->time < scaled(*known, kMayBeFaster))) {
+  if (exact && (!known || best->time < scaled(*known, 1 + kSameTime))) {
     best_of_series.insert(best_of_series.begin(), *best);
     best = exactly_fastest(best_of_series, elements, known, exact);
   }
@@ -169,7 +156,7 @@ std::optional<DividedCollective> DivisionSearch::exactly_fastest(
                           candidate.form == candidates[0].form &&
                           candidate.slice_elements == candidates[0].slice_elements;
     const auto& bound = forms_[candidate.form].bound;
-    if (is_known || candidate.time > scaled(candidates.front().time, kMayBeFaster) ||
+    if (is_known || candidate.time > scaled(candidates.front().time, 1 + kSameTime) ||
         (limit && bound && bound->at_least(elements) >= *limit)) {
       continue;
     }
@@ -181,15 +168,11 @@ std::optional<DividedCollective> DivisionSearch::exactly_fastest(
   return best;
 }
 
-const DivisionSearch::Known* DivisionSearch::known_below(std::int64_t elements) const {
-  const auto larger = known_.upper_bound(elements);
-  return larger == known_.begin() ? nullptr : &std::prev(larger)->second;
-}
-
 std::size_t DivisionSearch::first_form(std::size_t series, std::int64_t elements) const {
   const std::size_t begin = series_[series].begin;
-  const Known* below = known_below(elements);
-  return below != nullptr && below->forms[series] > begin ? below->forms[series] - 1 : begin;
+  const auto larger = known_.upper_bound(elements);
+  return larger == known_.begin() ? begin
+                                  : std::max(begin + 1, std::prev(larger)->second[series]) - 1;
 }
 
 bool DivisionSearch::is_ruled_out(const FormShape& form, std::int64_t elements,
@@ -208,6 +191,8 @@ std::optional<DividedCollective> DivisionSearch::search_series(
   std::optional<DividedCollective> best_here;
   const std::int64_t coarsest = largest_transfer(forms_[series_[series].begin], elements);
   int idle = 0;
+  constexpr int kPatience = 2;
+  constexpr double kWorthFinerRounds = 0.998;
   for (std::size_t form = first_form(series, elements);
        form < series_[series].end && idle < kPatience; ++form) {
     const std::int64_t transfer = largest_transfer(forms_[form], elements);
@@ -234,62 +219,32 @@ std::optional<DividedCollective> DivisionSearch::search_series(
 
 bool DivisionSearch::may_pass_by_slices(const DividedCollective& whole, std::int64_t elements,
                                         Duration best) const {
+  // What few large transfers, one after the other, take says little of what they take in slices.
+  constexpr std::int64_t kFewTransfers = 2'000;
   const FormShape& shape = forms_[whole.form];
   return shape.bound && shape.transfers <= kFewTransfers &&
-         shape.bound->at_least(elements) < scaled(best, kPromising);
+         shape.bound->at_least(elements) < scaled(best, 1 / kWorthSlicing);
 }
 
-std::pair<DividedCollective, std::int64_t> DivisionSearch::in_finer_slices(
-    DividedCollective best, std::int64_t elements, const TimeBelow& time) const {
+DividedCollective DivisionSearch::in_finer_slices(DividedCollective best, std::int64_t elements,
+                                                  const TimeBelow& time) const {
   const FormShape& shape = forms_[best.form];
   if (shape.bound && shape.bound->at_least(elements) >= scaled(best.time, slices_.another_form)) {
-    return {best, shape.slices};
+    return best;
   }
   const std::int64_t transfer = largest_transfer(shape, elements);
-  std::int64_t best_cuts = shape.slices;
-  // Whether it is worth while to go on from there.
-  const auto is_worthwhile = [&](std::int64_t cuts) {
-    const std::int64_t slice = slice_of(transfer, cuts);
-    const std::optional<Duration> found = time(best.form, slice, best.time);
-    const bool is_worth_it = found && *found < scaled(best.time, slices_.worthwhile);
-    if (found && *found < best.time) {
-      best = {*found, best.form, slice};
-      best_cuts = cuts;
-    }
-    return is_worth_it;
-  };
   const auto is_possible = [&](std::int64_t cuts) {
-    return cuts <= kMostCuts && transfer / cuts >= kFewestElements &&
+    return cuts <= kMostPieces && transfer / cuts >= kFewestElements &&
            shape.transfers * cuts <= slices_.most_messages;
   };
-  const Known* below = known_below(elements);
-  std::int64_t cuts = shape.slices * slices_.factor;
-  if (below != nullptr && below->form == best.form && below->cuts > cuts &&
-      is_possible(below->cuts) && is_worthwhile(below->cuts)) {
-    cuts = slices_.factor * below->cuts;
-  }
-  while (is_possible(cuts) && is_worthwhile(cuts)) {
-    cuts *= slices_.factor;
-  }
-  return {best, best_cuts};
-}
-
-DividedCollective DivisionSearch::among_left_out(DividedCollective best, std::int64_t elements,
-                                                 const TimeBelow& time) const {
-  std::size_t transfers = 0;
-  for (std::size_t form = 0; form < forms_.size(); ++form) {
-    if (is_ruled_out(forms_[form], elements, std::nullopt, best)) {
-      continue;
-    }
-    transfers += forms_[form].transfers;
-    if (transfers > slices_.most_left_out) {
-      break;
-    }
-    const std::int64_t slice =
-        slice_of(largest_transfer(forms_[form], elements), forms_[form].slices);
-    const std::optional<Duration> found = time(form, slice, best.time);
+  bool is_worth_it = true;
+  for (std::int64_t cuts = shape.slices * slices_.factor; is_worth_it && is_possible(cuts);
+       cuts *= slices_.factor) {
+    const std::int64_t slice = slice_of(transfer, cuts);
+    const std::optional<Duration> found = time(best.form, slice, best.time);
+    is_worth_it = found && *found < scaled(best.time, slices_.worthwhile);
     if (found && *found < best.time) {
-      best = {*found, form, slice};
+      best = {*found, best.form, slice};
     }
   }
   return best;

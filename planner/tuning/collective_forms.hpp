@@ -35,17 +35,10 @@ struct SliceSearch {
   std::int64_t factor = 4;      ///< between the numbers of cuts that are tried
   double worthwhile = 0.98;     ///< times the time so far: with more, no finer ones are tried
   double another_form = 0.995;  ///< times the time so far: variants bounded above it are left out
-  /// Limit on the transfers of variants that are simulated at the end although they were left out,
-  /// or were not reached in their series. With it, nothing is missed for small buffers on few
-  /// ranks.
-  std::size_t most_left_out = 0;
 };
 /// Where one size is looked at, not a table of them.
-inline constexpr SliceSearch kSlicesOfOneSize{.most_messages = 600'000,
-                                              .factor = 2,
-                                              .worthwhile = 0.995,
-                                              .another_form = 0.998,
-                                              .most_left_out = 100'000};
+inline constexpr SliceSearch kSlicesOfOneSize{
+    .most_messages = 600'000, .factor = 2, .worthwhile = 0.995, .another_form = 0.998};
 
 struct FormOptions {
   bool may_have_rates = true;   ///< routes
@@ -90,8 +83,7 @@ class DivisionSearch {
   /// first. A series ends after two variants in a row that are no faster. A variant is not
   /// simulated if, by its bound, it cannot be faster than SliceSearch::another_form times the best
   /// so far; it is then none of these two. Larger buffers have finer best variants. So a series
-  /// starts one variant before its best at the next smaller size that was asked for, and slices
-  /// start with those that were best there.
+  /// starts one variant before its best at the next smaller size that was asked for.
   DividedCollective fastest(std::int64_t elements, const TimeBelow& time);
   /// The same with the best time `known` of other families: what cannot be faster by its bound is
   /// not simulated. None where nothing is left. Where `time` is not exact, the best of several
@@ -107,15 +99,7 @@ class DivisionSearch {
     std::size_t end = 0;
   };
   using BestForms = std::vector<std::size_t>;  ///< by series
-  /// What was best at some size.
-  struct Known {
-    BestForms forms;
-    std::size_t form = 0;   ///< of all
-    std::int64_t cuts = 1;  ///< of its transfers, into slices
-  };
 
-  /// At the next smaller size, if there is one.
-  const Known* known_below(std::int64_t elements) const;
   std::size_t first_form(std::size_t series, std::int64_t elements) const;
   bool is_ruled_out(const FormShape& form, std::int64_t elements, std::optional<Duration> known,
                     const std::optional<DividedCollective>& best) const;
@@ -126,14 +110,8 @@ class DivisionSearch {
   /// Whether a form that is slow in whole transfers may be the fastest in slices.
   bool may_pass_by_slices(const DividedCollective& whole, std::int64_t elements,
                           Duration best) const;
-  /// Also the number of cuts.
-  std::pair<DividedCollective, std::int64_t> in_finer_slices(DividedCollective best,
-                                                             std::int64_t elements,
-                                                             const TimeBelow& time) const;
-  /// The best of all variants without slices, as many as SliceSearch::most_left_out allows.
-  DividedCollective among_left_out(DividedCollective best, std::int64_t elements,
-                                   const TimeBelow& time) const;
-
+  DividedCollective in_finer_slices(DividedCollective best, std::int64_t elements,
+                                    const TimeBelow& time) const;
   /// The first of them is the best by times that are not exact, the others are in their order.
   std::optional<DividedCollective> exactly_fastest(const std::vector<DividedCollective>& candidates,
                                                    std::int64_t elements,
@@ -143,7 +121,7 @@ class DivisionSearch {
   std::vector<FormShape> forms_;
   SliceSearch slices_;
   std::vector<Series> series_;
-  std::map<std::int64_t, Known> known_;  ///< by elements
+  std::map<std::int64_t, BestForms> known_;  ///< by elements
 };
 
 /// Of one size.

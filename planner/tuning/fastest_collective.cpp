@@ -2,36 +2,42 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <map>
 #include <span>
-#include <vector>
+#include <utility>
 
 #include "base/parse_units.hpp"
 #include "base/work.hpp"
 #include "planner/groups/many_ranks.hpp"
 #include "planner/request/interruptible.hpp"
-#include "planner/request/options.hpp"
 #include "planner/tuning/candidates.hpp"
-#include "planner/tuning/collective_forms.hpp"
 
 namespace rackrail::planner {
 
 namespace {
 
+std::vector<FormShape> shapes_with_bounds(std::span<const CollectiveForm> forms, bool has_bounds) {
+  std::vector<FormShape> shapes = shapes_of(forms);
+  for (FormShape& shape : shapes) {
+    shape.bound = has_bounds ? shape.bound : std::nullopt;
+  }
+  return shapes;
+}
+
 /// For the log, of all forms of a family: what is not made yet is named by its size.
 void say_decisions(const ScheduleFamily& family, const CollectiveOfOneSize& collective,
-                   std::span<const CollectiveForm> forms,
-                   const std::map<std::size_t, std::optional<Duration>>& times,
+                   const FamilyDivisions& divisions,
                    const std::optional<DividedCollective>& found) {
-  for (std::size_t i = 0; i < forms.size(); ++i) {
-    const FormShape& shape = forms[i].shape();
-    const auto known = times.find(i);
-    const bool was_tried = known != times.end();
+  for (std::size_t i = 0; i < divisions.forms().size(); ++i) {
+    const CollectiveForm& form = divisions.forms()[i];
+    const FormShape& shape = form.shape();
+    const auto known = divisions.times().find(i);
+    const bool was_tried = known != divisions.times().end();
     const bool is_best = found && found->form == i;
     collective.decisions(
         {.about = "collective of " + to_string(Bytes(4 * collective.elements)),
-         .schedule = was_tried ? forms[i].graph().label()
+         .schedule = was_tried ? form.graph().label()
                                : fmt::format("{} of {} transfers", family.name(), shape.transfers),
          .codecs = codecs_text(collective.codecs),
          .bound = shape.bound ? std::optional(shape.bound->at_least(collective.elements))
@@ -48,63 +54,79 @@ void say_decisions(const ScheduleFamily& family, const CollectiveOfOneSize& coll
 
 }  // namespace
 
+FamilyDivisions::FamilyDivisions(std::vector<CollectiveForm> forms, plan::CostModel& costs,
+                                 SliceSearch slices, bool has_bounds)
+    : forms_(std::move(forms)),
+      costs_(costs),
+      search_(shapes_with_bounds(forms_, has_bounds), slices) {}
+
+Duration FamilyDivisions::at_least(std::int64_t elements) const {
+  Duration least(INT64_MAX);
+  for (const CollectiveForm& form : forms_) {
+    least = std::min(least, form.shape().bound.value().at_least(elements));
+  }
+  return least;
+}
+
+std::optional<DividedCollective> FamilyDivisions::fastest(std::int64_t elements,
+                                                          const DivisionLimits& limits) {
+  constexpr Duration kNever(INT64_MAX);
+  found_.reset();
+  times_.clear();
+  was_cut_ = false;
+  const auto time = [&](std::size_t form, std::int64_t slice, std::optional<Duration> below) {
+    Work::ask();
+    const std::optional<Duration> taken = costs_.collective_time_below(
+        forms_[form].graph(), elements, slice, below.value_or(limits.slow.value_or(kNever)));
+    if (!taken && !below && !limits.slow) {
+      throw WorkStopped();  // it was interrupted
+    }
+    std::optional<Duration>& best = times_[form];
+    best = taken && (!best || *taken < *best) ? taken : best;
+    if (taken && (!found_ || *taken < found_->time)) {
+      found_ = {*taken, form, slice};
+    }
+    return taken;
+  };
+  const auto exact = [&](std::size_t form, std::int64_t slice, std::optional<Duration> below) {
+    return costs_.exact_collective_time_below(forms_[form].graph(), elements, slice,
+                                              below.value_or(kNever));
+  };
+  try {
+    return search_.fastest(elements, time, limits.known,
+                           limits.compares_exactly ? exact : TimeBelow());
+  } catch (const WorkStopped&) {
+    was_cut_ = true;
+    return found_;
+  }
+}
+
 std::optional<FastestCollective> fastest_collective(const ScheduleFamily& family,
                                                     const CollectiveOfOneSize& collective,
                                                     std::optional<Duration> known) {
   topology::Router router = make_router(collective.topology);
-  plan::CostModel& costs = collective.costs;
-  const Interruptible interruptible(costs, collective.stop);
+  const Interruptible interruptible(collective.costs, collective.stop);
+  const StoppableWork stoppable(collective.stop);
   std::vector<CollectiveForm> forms;
-  std::optional<DividedCollective> found;                // so far, by times that may not be exact
-  std::map<std::size_t, std::optional<Duration>> times;  // by form
   try {
-    const StoppableWork stoppable(collective.stop);
     forms = collective_forms(family, collective.what, collective.topology, router,
                              collective.codecs, {.is_of_one_size = true});
-    std::vector<FormShape> shapes = shapes_of(forms);
-    if (!collective.has_bounds) {
-      for (FormShape& shape : shapes) {
-        shape.bound.reset();
-      }
-    }
-    const auto time = [&](std::size_t form, std::int64_t slice,
-                          std::optional<Duration> limit) -> std::optional<Duration> {
-      Work::ask();
-      const plan::TransferGraph& graph = forms[form].graph();
-      const std::optional<Duration> taken =
-          limit || collective.stop
-              ? costs.collective_time_below(graph, collective.elements, slice,
-                                            limit.value_or(Duration(INT64_MAX)))
-              : std::optional(costs.collective_time(graph, collective.elements, slice));
-      if (!taken && !limit) {
-        throw WorkStopped();  // it was interrupted
-      }
-      std::optional<Duration>& best = times[form];
-      if (taken && (!best || *taken < *best)) {
-        best = taken;
-      }
-      if (taken && (!found || *taken < found->time)) {
-        found = {*taken, form, slice};
-      }
-      return taken;
-    };
-    const auto exact = [&](std::size_t form, std::int64_t slice, std::optional<Duration> limit) {
-      return costs.exact_collective_time_below(forms[form].graph(), collective.elements, slice,
-                                               limit.value_or(Duration(INT64_MAX)));
-    };
-    found = DivisionSearch(std::move(shapes), kSlicesOfOneSize)
-                .fastest(collective.elements, time, known,
-                         costs.has_exact_times() ? TimeBelow() : exact);
   } catch (const WorkStopped&) {
-    // The best so far, if any.
+    // It has none then.
   }
+  FamilyDivisions divisions(std::move(forms), collective.costs, kSlicesOfOneSize,
+                            collective.has_bounds);
+  const std::optional<DividedCollective> found =
+      divisions.fastest(collective.elements,
+                        {.known = known, .compares_exactly = !collective.costs.has_exact_times()});
   if (collective.decisions) {
-    say_decisions(family, collective, forms, times, found);
+    say_decisions(family, collective, divisions, found);
   }
   if (!found || (known && found->time >= *known)) {
     return std::nullopt;
   }
-  return FastestCollective{found->time, found->slice_elements, forms[found->form].shared_graph()};
+  return FastestCollective{found->time, found->slice_elements,
+                           divisions.forms()[found->form].shared_graph()};
 }
 
 }  // namespace rackrail::planner

@@ -20,6 +20,7 @@
 #include "planner/tuning/bound.hpp"
 #include "planner/tuning/candidates.hpp"
 #include "planner/tuning/collective_forms.hpp"
+#include "planner/tuning/fastest_collective.hpp"
 #include "topology/queries.hpp"
 
 namespace rackrail::planner {
@@ -27,21 +28,6 @@ namespace rackrail::planner {
 namespace {
 
 constexpr std::int64_t kElementBytes = 4;  // bytes
-constexpr std::size_t kManyRanksInTable = 96;
-constexpr double kLeastOfSmaller = 0.5;
-constexpr double kWorthSimulatingInTable = 0.005;
-constexpr double kNearlyInTable = 0.01;  // bounds that are alike
-constexpr double kCrossoverAccuracy = 1.03;
-// In a coarse table.
-constexpr std::int64_t kCoarseFactor = 16;  // between sizes
-constexpr double kCoarseAccuracy = 2;       // of crossovers
-constexpr std::size_t kCoarseTransfers = 45'000;
-// Of the work of a quick search: what making forms, rows and crossovers may take of it, and what a
-// coarse table has.
-constexpr double kShareOfForms = 0.4;
-constexpr double kShareOfRows = 1.4;
-constexpr double kShareOfCrossovers = 0.2;
-constexpr double kShareOfCoarse = 0.15;
 
 /// Whether the limit is reached, which must outlive that.
 std::function<bool()> until(const QuickLimit& limit) {
@@ -50,18 +36,9 @@ std::function<bool()> until(const QuickLimit& limit) {
 
 /// A family.
 struct Entry {
-  std::vector<CollectiveForm> forms;
-  std::optional<DivisionSearch> search;
-  std::map<std::int64_t, TableTime> simulated;  ///< by elements
-  Duration of_smaller;  ///< of the largest size that was simulated with all divisions
-
-  Duration at_least(std::int64_t elements) const {
-    Duration least(INT64_MAX);
-    for (const CollectiveForm& form : forms) {
-      least = std::min(least, form.shape().bound.value().at_least(elements));
-    }
-    return least;
-  }
+  FamilyDivisions divisions;
+  std::map<std::int64_t, TableTime> simulated{};  ///< by elements
+  Duration of_smaller{};  ///< of the largest size that was simulated with all divisions
 };
 
 class TableMaker {
@@ -87,13 +64,12 @@ class TableMaker {
   void add_crossovers(ScheduleTable& table);
   /// Of the work of a quick search.
   QuickLimit limit_of(double share) const {
-    return QuickLimit(topology_.rank_count(), share * (is_coarse_ ? kShareOfCoarse : 1));
+    return QuickLimit(topology_.rank_count(), share * (is_coarse_ ? WorkShare::kTableOfPlan : 1));
   }
 
  private:
-  /// Once the limit is reached, the best so far; where there is none, throws WorkStopped, or takes
-  /// the first there is if one is needed.
-  const TableTime& simulate(Entry& entry, std::int64_t elements, const QuickLimit* limit = nullptr,
+  /// Once the limit is reached, the best so far; null where there is none, unless one is needed.
+  const TableTime* simulate(Entry& entry, std::int64_t elements, const QuickLimit* limit = nullptr,
                             bool is_needed = true);
   /// What is simulated whatever it takes becomes what is simulated soonest.
   void needed_first(std::vector<std::size_t>& order) const;
@@ -112,10 +88,10 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
   FormOptions forms;
   SliceSearch slices;
   if (is_coarse_) {
-    forms.most_transfers = kCoarseTransfers;
-    slices.most_messages = kCoarseTransfers;
+    forms.most_transfers = kMostTransfersOfBucket;
+    slices.most_messages = kMostTransfersOfBucket;
   }
-  const QuickLimit limit = limit_of(kShareOfForms);
+  const QuickLimit limit = limit_of(WorkShare::kTableForms);
   for (const auto& family : schedule_families()) {
     if (auto refusal = graph_refusal(*family, topology_, codecs)) {
       table.refusals.push_back({std::string(family->name()), std::move(*refusal)});
@@ -124,66 +100,52 @@ void TableMaker::add_families(const ScheduleTableOptions& options, ScheduleTable
     if (options.progress) {
       options.progress(0, fmt::format("schedule {}", family->name()));
     }
-    Entry entry;
     const bool may_stop = is_quick_ && !entries_.empty();
     try {
       const StoppableWork stoppable(may_stop ? until(limit) : std::function<bool()>());
-      entry.forms = collective_forms(*family, plan::Collective::kAllReduce, topology_, router_,
-                                     codecs, forms);
+      entries_.push_back(
+          {.divisions = FamilyDivisions(collective_forms(*family, plan::Collective::kAllReduce,
+                                                         topology_, router_, codecs, forms),
+                                        cost_model_, slices)});
     } catch (const WorkStopped&) {
       table.refusals.push_back(
           {std::string(family->name()),
            "it takes longer to make than a quick search has: --search thorough"});
       continue;
     }
-    entry.search.emplace(shapes_of(entry.forms), slices);
-    entries_.push_back(std::move(entry));
     table.families.emplace_back(family->name());
   }
 }
 
-const TableTime& TableMaker::simulate(Entry& entry, std::int64_t elements, const QuickLimit* limit,
+const TableTime* TableMaker::simulate(Entry& entry, std::int64_t elements, const QuickLimit* limit,
                                       bool is_needed) {
   const auto known = entry.simulated.find(elements);
   if (known != entry.simulated.end()) {
-    return known->second;
+    return &known->second;
   }
-  bool has_time = false;
-  bool is_cut = false;
   const auto stop = [&] {
-    is_cut = limit != nullptr && (has_time || !is_needed) && limit->is_reached();
-    return is_cut;
+    return limit != nullptr && (!is_needed || entry.divisions.found()) && limit->is_reached();
   };
   const Interruptible interruptible(cost_model_, stop);
-  const StoppableWork stoppable(is_needed ? std::function<bool()>() : stop);
-  const auto time = [&](std::size_t form, std::int64_t slice,
-                        std::optional<Duration> below) -> std::optional<Duration> {
-    if (stop()) {
-      return std::nullopt;
-    }
-    const plan::TransferGraph& graph = entry.forms[form].graph();
-    const auto taken = below || limit != nullptr
-                           ? cost_model_.collective_time_below(graph, elements, slice,
-                                                               below.value_or(Duration(INT64_MAX)))
-                           : std::optional(cost_model_.collective_time(graph, elements, slice));
-    has_time = has_time || taken;
-    if (!has_time && stop()) {
-      throw WorkStopped();
-    }
-    return taken;
-  };
-  const DividedCollective best = entry.search->fastest(elements, time);
-  if (!is_cut) {
-    entry.of_smaller = best.time;
+  const StoppableWork stoppable(stop);
+  const std::optional<DividedCollective> best = entry.divisions.fastest(elements);
+  if (!best) {
+    return nullptr;
   }
-  return entry.simulated
-      .emplace(elements, TableTime{best.time, true, best.slice_elements, best.form, is_cut})
-      .first->second;
+  const bool is_cut = entry.divisions.was_cut();
+  if (!is_cut) {
+    entry.of_smaller = best->time;
+  }
+  return &entry.simulated
+              .emplace(elements,
+                       TableTime{best->time, true, best->slice_elements, best->form, is_cut})
+              .first->second;
 }
 
 void TableMaker::needed_first(std::vector<std::size_t>& order) const {
-  const auto first = std::ranges::min_element(
-      order, {}, [&](std::size_t i) { return entries_[i].forms.front().shape().transfers; });
+  const auto first = std::ranges::min_element(order, {}, [&](std::size_t i) {
+    return entries_[i].divisions.forms().front().shape().transfers;
+  });
   std::rotate(order.begin(), first, std::next(first));
 }
 
@@ -195,17 +157,17 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
   std::vector<std::size_t> order(entries_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   for (const Entry& entry : entries_) {
-    Duration least = entry.at_least(elements);
-    least = std::max(least, scaled(entry.of_smaller, kLeastOfSmaller));  // sizes ascend
+    Duration least = entry.divisions.at_least(elements);
+    least = std::max(least, scaled(entry.of_smaller, 0.5));  // sizes ascend
     row.times.push_back({least});
   }
   // With very many ranks, of those that may be equally good what is simulated soonest.
-  const double worthwhile = topology_.rank_count() >= kVeryManyRanks ? kWorthSimulatingInTable : 0;
+  const double worthwhile = topology_.rank_count() >= kVeryManyRanks ? kNearEnough : 0;
   const auto place = [&](std::size_t i) {
     const std::int64_t least = row.times[i].time.picoseconds();
     return worthwhile > 0
-               ? std::pair(std::llround(std::log(static_cast<double>(least + 1)) / kNearlyInTable),
-                           entries_[i].forms.front().shape().transfers)
+               ? std::pair(std::llround(std::log(static_cast<double>(least + 1)) / kSameTime),
+                           entries_[i].divisions.forms().front().shape().transfers)
                : std::pair<long long, std::int64_t>(least, 0);
   };
   std::stable_sort(order.begin(), order.end(),
@@ -227,11 +189,11 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
     }
     if (simulate_all || !best.has_value() ||
         row.times[i].time <= scaled(row.times[*best].time, 1 - worthwhile)) {
-      try {
-        row.times[i] = simulate(entries_[i], elements, is_quick_ ? &limit : nullptr, !best);
-      } catch (const WorkStopped&) {
+      const TableTime* time = simulate(entries_[i], elements, is_quick_ ? &limit : nullptr, !best);
+      if (time == nullptr) {
         break;
       }
+      row.times[i] = *time;
       limit.found(row.times[i].time);
       if (!best.has_value() ||
           std::pair(row.times[i].time, i) < std::pair(row.times[*best].time, *best)) {
@@ -240,12 +202,13 @@ std::optional<TableRow> TableMaker::row(std::int64_t elements, bool simulate_all
     }
   }
   row.best = best.value();
-  row.mechanism = entries_[row.best].forms[row.times[row.best].form].graph().mechanism();
+  row.mechanism =
+      entries_[row.best].divisions.forms()[row.times[row.best].form].graph().mechanism();
   return row;
 }
 
 void TableMaker::add_crossovers(ScheduleTable& table) {
-  const QuickLimit limit = limit_of(kShareOfCrossovers);
+  const QuickLimit limit = limit_of(WorkShare::kTableCrossovers);
   for (std::size_t i = 1; i < table.rows.size(); ++i) {
     const std::size_t from = table.rows[i - 1].best;
     const std::size_t to = table.rows[i].best;
@@ -255,7 +218,7 @@ void TableMaker::add_crossovers(ScheduleTable& table) {
     // In the order of sizes: at `low` the former is at least as fast, at `high` the latter.
     std::int64_t low = table.rows[i - 1].bytes.count() / kElementBytes;
     std::int64_t high = table.rows[i].bytes.count() / kElementBytes;
-    const double accuracy = is_coarse_ ? kCoarseAccuracy : kCrossoverAccuracy;
+    const double accuracy = is_coarse_ ? 2 : 1.03;
     while (high - low > 1 && static_cast<double>(high) > accuracy * static_cast<double>(low) &&
            !(is_quick_ && limit.is_reached())) {
       // Coarsely, by factors: sizes lie far apart.
@@ -263,7 +226,7 @@ void TableMaker::add_crossovers(ScheduleTable& table) {
           is_coarse_ ? std::llround(std::sqrt(static_cast<double>(low) * static_cast<double>(high)))
                      : low + (high - low) / 2;
       const bool is_over =
-          simulate(entries_[to], middle).time < simulate(entries_[from], middle).time;
+          simulate(entries_[to], middle)->time < simulate(entries_[from], middle)->time;
       (is_over ? high : low) = middle;
     }
     table.crossovers.push_back({Bytes(high * kElementBytes), from, to});
@@ -278,8 +241,8 @@ std::vector<std::int64_t> element_counts(const topology::Topology& topology,
         fmt::format("{} to {}", to_string(options.smallest), to_string(options.largest)),
         "a smallest size of at least one byte, and a largest that is no smaller"});
   }
-  const std::int64_t usual = topology.rank_count() >= kManyRanksInTable ? 4 : 2;
-  const std::int64_t factor = options.is_coarse ? kCoarseFactor : usual;
+  const std::int64_t usual = topology.rank_count() >= kVeryManyRanks ? 4 : 2;
+  const std::int64_t factor = options.is_coarse ? 16 : usual;
   const std::int64_t largest = options.largest.count() / kElementBytes;
   std::vector<std::int64_t> counts;
   for (std::int64_t n = (options.smallest.count() + kElementBytes - 1) / kElementBytes;
@@ -335,7 +298,7 @@ ScheduleTable make_schedule_table(const topology::Topology& topology, plan::Cost
                      fmt::format("no schedule that can be used: {}", fmt::join(reasons, "; ")),
                      "a codec that leaves at least one"});
   }
-  const QuickLimit of_rows = maker.limit_of(kShareOfRows);
+  const QuickLimit of_rows = maker.limit_of(WorkShare::kTableRows);
   const auto work_of_rows = static_cast<double>(of_rows.left());
   for (const std::int64_t elements : counts) {
     if (options.progress) {
@@ -348,7 +311,7 @@ ScheduleTable make_schedule_table(const topology::Topology& topology, plan::Cost
     const double left = std::max(0.0, static_cast<double>(of_rows.left()) / work_of_rows);
     std::optional<TableRow> row =
         maker.row(elements, options.simulate_all,
-                  kShareOfRows * left / static_cast<double>(rows_left), options.stop);
+                  WorkShare::kTableRows * left / static_cast<double>(rows_left), options.stop);
     if (!row.has_value()) {
       table.was_stopped = true;
       return table;

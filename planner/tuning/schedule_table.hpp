@@ -28,7 +28,7 @@
 #include "plan/cost_model.hpp"
 #include "plan/plan.hpp"
 #include "planner/groups/many_ranks.hpp"
-#include "planner/request/search_effort.hpp"
+#include "planner/request/policies.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {

@@ -6,19 +6,11 @@
 #include "base/work.hpp"
 #include "plan/verifier.hpp"
 #include "planner/pipeline/recode.hpp"
+#include "planner/request/search_limits.hpp"
 #include "planner/tuning/bound.hpp"
-#include "planner/tuning/collective_forms.hpp"
+#include "planner/tuning/codecs_to_try.hpp"
 
 namespace rackrail::planner {
-
-namespace {
-
-constexpr std::size_t kMostTransfersOfBucket = 35'000;
-constexpr double kWorthAnotherForm = 0.98;  // times what is known
-constexpr double kFormsNearBound = 1.03;
-constexpr double kSlowInOnePiece = 2;  // the same: slower forms are not cut into slices
-
-}  // namespace
 
 std::vector<CollectiveForm> StepForms::made(const ScheduleFamily& family,
                                             const TierCodecs& codecs) const {
@@ -34,11 +26,13 @@ std::vector<CollectiveForm> StepForms::made(const ScheduleFamily& family,
   return forms;
 }
 
-const std::vector<CollectiveForm>& StepForms::forms_of(const ScheduleFamily& family) {
-  const auto known = forms_.find(&family);
-  return known != forms_.end()
+FamilyDivisions& StepForms::divisions_of(const ScheduleFamily& family) {
+  const auto known = divisions_.find(&family);
+  return known != divisions_.end()
              ? known->second
-             : forms_.emplace(&family, made(family, request_.codecs)).first->second;
+             : divisions_
+                   .emplace(&family, FamilyDivisions(made(family, request_.codecs), request_.costs))
+                   .first->second;
 }
 
 std::optional<plan::TransferGraph> StepForms::in_codecs(const StepForm& form,
@@ -52,7 +46,7 @@ std::optional<plan::TransferGraph> StepForms::in_codecs(const StepForm& form,
   }
   // Encoding twice what a rank sends to several others needs an order that FP32 does not.
   const std::vector<CollectiveForm> forms = made(*form.family, codecs);
-  const std::vector<CollectiveForm>& known = forms_of(*form.family);
+  const std::vector<CollectiveForm>& known = divisions_of(*form.family).forms();
   if (forms.size() != known.size() ||
       forms[form.number].shape().transfers != known[form.number].shape().transfers) {
     return std::nullopt;
@@ -72,35 +66,27 @@ Duration StepForms::bound(std::int64_t elements) {
   if (*rate_ <= Bandwidth(0)) {
     return Duration();  // ranks that nothing binds
   }
-  constexpr std::int64_t kMany = 1 << 20;
-  const double bytes = std::min(plan::encoded_size(request_.codecs.inside, kMany).count(),
-                                plan::encoded_size(request_.codecs.across, kMany).count());
-  return Bytes(static_cast<std::int64_t>(static_cast<double>(elements) * bytes / kMany)) / *rate_;
+  const double each = std::min(bytes_per_element(request_.codecs.inside),
+                               bytes_per_element(request_.codecs.across));
+  return Bytes(static_cast<std::int64_t>(static_cast<double>(elements) * each)) / *rate_;
 }
 
 std::optional<StepForm> StepForms::faster(std::span<const ScheduleFamily* const> families,
                                           std::int64_t elements, Duration known) {
+  constexpr double kWorthAnotherForm = 0.98;  // times what is known
+  constexpr double kFormsNearBound = 1.03;
   if (known <= scaled(bound(elements), kFormsNearBound)) {
     return std::nullopt;
   }
   std::optional<StepForm> best;
   Duration limit = scaled(known, kWorthAnotherForm);
-  const Duration slow = scaled(known, kSlowInOnePiece);
   for (const ScheduleFamily* family : families) {
     Work::ask();
-    const std::vector<CollectiveForm>& forms = forms_of(*family);
-    if (forms.empty()) {
-      continue;
-    }
-    const auto time = [&](std::size_t form, std::int64_t slice, std::optional<Duration> below) {
-      Work::ask();
-      const plan::TransferGraph& graph = forms[form].graph();
-      return request_.costs.collective_time_below(graph, elements, slice, below.value_or(slow));
-    };
-    const auto found = DivisionSearch(shapes_of(forms)).fastest(elements, time, limit);
+    FamilyDivisions& divisions = divisions_of(*family);
+    const auto found = divisions.fastest(elements, {.known = limit, .slow = 2 * known});
     if (found && found->time < limit) {
       limit = found->time;
-      best = StepForm{family, found->form, forms[found->form].shared_graph()};
+      best = StepForm{family, found->form, divisions.forms()[found->form].shared_graph()};
     }
   }
   return best;

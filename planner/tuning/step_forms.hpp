@@ -20,6 +20,7 @@
 #include "plan/transfer_graph.hpp"
 #include "planner/algorithms/schedule_family.hpp"
 #include "planner/pipeline/collective_form.hpp"
+#include "planner/tuning/fastest_collective.hpp"
 
 namespace rackrail::planner {
 
@@ -60,11 +61,11 @@ class StepForms {
   std::vector<CollectiveForm> made(const ScheduleFamily& family, const TierCodecs& codecs) const;
   /// No all-reduce in the request's codecs takes less.
   Duration bound(std::int64_t elements);
-  const std::vector<CollectiveForm>& forms_of(const ScheduleFamily& family);
+  FamilyDivisions& divisions_of(const ScheduleFamily& family);
 
   StepFormRequest request_;
   std::optional<Bandwidth> rate_;  ///< of the network's bound, once it was asked for
-  std::map<const ScheduleFamily*, std::vector<CollectiveForm>> forms_;
+  std::map<const ScheduleFamily*, FamilyDivisions> divisions_;
 };
 
 }  // namespace rackrail::planner

@@ -1,4 +1,5 @@
 #include "tests/support/compression_cases.hpp"
+#include "planner/tuning/buckets.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +9,6 @@
 
 #include "planner/batch/batch_space.hpp"
 #include "planner/planner.hpp"
-#include "planner/tuning/protection.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
 #include "topology/reader.hpp"

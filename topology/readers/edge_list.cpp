@@ -26,6 +26,7 @@
 #include <set>
 #include <utility>
 
+#include "base/csv.hpp"
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "base/text.hpp"
@@ -43,29 +44,6 @@ constexpr std::string_view kRankTable = "vertex,role";
 bool starts_with_any(std::string_view name, std::initializer_list<std::string_view> prefixes) {
   return std::any_of(prefixes.begin(), prefixes.end(),
                      [name](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-/// The cells of a line, without blanks around them. In quotes, commas and blanks are text and two
-/// quotes are one.
-std::vector<std::string> cells_of(std::string_view line) {
-  std::vector<std::string> cells;
-  while (true) {
-    std::string cell;
-    std::string_view rest = trimmed(line);
-    if (rest.starts_with('"')) {
-      std::size_t i = 1;
-      for (; i < rest.size() && (rest[i] != '"' || rest.substr(i, 2) == "\"\""); ++i) {
-        cell += rest[i];
-        if (rest[i] == '"') ++i;
-      }
-      rest.remove_prefix(std::min(rest.size(), i + 1));
-    }
-    const std::size_t comma = rest.find(',');
-    cell += trimmed(rest.substr(0, comma));
-    cells.push_back(std::move(cell));
-    if (comma == std::string_view::npos) return cells;
-    line = rest.substr(comma + 1);
-  }
 }
 
 bool is_header(const std::vector<std::string>& cells, std::string_view first,
@@ -240,7 +218,7 @@ class EdgeListParser {
       return;
     }
     if (text.front() == '#') return;
-    const std::vector<std::string> cells = cells_of(text);
+    const std::vector<std::string> cells = csv_cells(text);
     const std::string where = fmt::format("line {}", line);
     if (is_header(cells, "source", "target")) {
       if (!columns_.empty()) fail_order(where, cells);
@@ -432,7 +410,7 @@ class EdgeListReader : public Reader {
       const std::size_t end = rest.find('\n');
       const std::string_view line = trimmed(rest.substr(0, end));
       if (!line.empty() && line.front() != '#') {
-        return is_header(cells_of(line), "source", "target") || path.extension() == ".csv";
+        return is_header(csv_cells(line), "source", "target") || path.extension() == ".csv";
       }
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }

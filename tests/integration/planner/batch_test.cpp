@@ -4,7 +4,7 @@
 #include <map>
 #include <numeric>
 
-#include "planner/batch/host_count.hpp"
+#include "explore/host_count.hpp"
 #include "planner/planner.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/clusters.hpp"
@@ -86,13 +86,13 @@ TEST_CASE("the batch by goodput is at least as good in simulation as the other p
   CHECK(goodput[planner::BatchPolicy::kGoodput] >= goodput[planner::BatchPolicy::kFixed]);
 }
 
-std::vector<planner::HostCountPoint> by_hosts(Bandwidth bandwidth, double noise_scale) {
+std::vector<explore::HostCountPoint> by_hosts(Bandwidth bandwidth, double noise_scale) {
   const topology::Topology topology = mixed_cluster(std::vector<std::string>(6, "V100"), bandwidth);
   plan::Workload workload = plan::read_workload("resnet-50", topology::configs_folder());
   workload.noise_scale = noise_scale;
   planner::PlannerOptions options;
   options.compare_baselines = false;
-  return planner::goodput_by_hosts(topology, workload, [&](const topology::Topology& part) {
+  return explore::goodput_by_hosts(topology, workload, [&](const topology::Topology& part) {
     const auto costs = sim::make_cost_model(part, {});
     return planner::make_plan(part, workload, *costs, options);
   });
@@ -106,7 +106,7 @@ TEST_CASE("more hosts pay on a fast network, and do not on one that is slower th
   CHECK(fast[1].hosts == 4);
   CHECK(fast[2].hosts == 6);
   CHECK(fast[1].goodput > 1.8 * fast[0].goodput);
-  CHECK(planner::best_host_count(fast).hosts == 6);
+  CHECK(explore::best_host_count(fast).hosts == 6);
   // With hardly any noise a larger batch is worth no more than a small one.
   const auto quiet = by_hosts(1_Gbps, 1);
   CHECK(quiet[2].goodput < 1.3 * quiet[0].goodput);
@@ -119,21 +119,21 @@ TEST_CASE("where one host's link is narrow, all others are planned for, too") {
   options.compare_baselines = false;
   options.codec = plan::Codec{};
   const auto points =
-      planner::goodput_by_hosts(racks, workload, [&](const topology::Topology& part) {
+      explore::goodput_by_hosts(racks, workload, [&](const topology::Topology& part) {
         const auto costs = sim::make_cost_model(part, {});
         return planner::make_plan(part, workload, *costs, options);
       });
   std::vector<std::size_t> hosts;
-  for (const planner::HostCountPoint& point : points) {
+  for (const explore::HostCountPoint& point : points) {
     hosts.push_back(point.hosts);
     CHECK(point.without == (point.hosts == 5 ? std::vector<std::string>{"rack0-host2"}
                                              : std::vector<std::string>()));
   }
   CHECK(hosts == std::vector<std::size_t>{2, 4, 5, 6});
-  CHECK(planner::best_host_count(points).hosts == 5);
+  CHECK(explore::best_host_count(points).hosts == 5);
   // Of five the four that are placed are all but that one: no plan is made twice.
   const auto of_five =
-      planner::goodput_by_hosts(test::racks({{100, 100, 2}, {100, 100}}, {200, 200}), workload,
+      explore::goodput_by_hosts(test::racks({{100, 100, 2}, {100, 100}}, {200, 200}), workload,
                                 [&](const topology::Topology& part) {
                                   const auto costs = sim::make_cost_model(part, {});
                                   return planner::make_plan(part, workload, *costs, options);

@@ -1,5 +1,4 @@
 // How large buffers are divided for programs, by simulation.
-#include "planner/search/judged_division.hpp"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -14,7 +14,6 @@
 #include "plan/format.hpp"
 #include "plan/verifier.hpp"
 #include "planner/planner.hpp"
-#include "planner/tuning/candidate_limits.hpp"
 #include "planner/tuning/candidates.hpp"
 #include "sim/simulator.hpp"
 #include "tests/support/broken_grids.hpp"

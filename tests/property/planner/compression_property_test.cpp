@@ -51,13 +51,13 @@ struct NearOptimum {
   std::uint64_t uniform = 0;  ///< the best uniform choice, which is also where the search starts
 };
 
-NearOptimum count_near_optimum(const CompressionLimits& limits) {
+NearOptimum count_near_optimum() {
   NearOptimum near;
   for (std::uint64_t seed = 1; seed <= kCases; ++seed) {
-    CAPTURE(seed, limits.labels);
+    CAPTURE(seed);
     const Case drawn = random_case(seed);
     const Timeline timeline(drawn.made.problem);
-    const CompressionChoice choice = search_compression(timeline, drawn.made.uniform, limits);
+    const CompressionChoice choice = search_compression(timeline, drawn.made.uniform);
     const Optimum optimum = by_trying_everything(drawn);
     const double found = step_by_definition(drawn.made.problem, choice.fastest);
     near.searched += found <= optimum.seconds * 1.01 ? 1 : 0;
@@ -65,10 +65,6 @@ NearOptimum count_near_optimum(const CompressionLimits& limits) {
     REQUIRE(found >= optimum.seconds * (1 - 1e-9));
     REQUIRE(found <= optimum.best_uniform * (1 + 1e-9));
     REQUIRE(choice.step.seconds() == Approx(found).epsilon(1e-9));
-    REQUIRE(choice.bound.seconds() <= optimum.seconds * (1 + 1e-9));
-    if (choice.is_exact) {
-      REQUIRE(found == Approx(optimum.seconds).epsilon(1e-9));
-    }
   }
   return near;
 }
@@ -90,14 +86,10 @@ TEST_CASE("the timeline follows its definition, whatever resources it leaves out
   }
 }
 
-TEST_CASE("the choice is the optimum, and never worse than a uniform one") {
-  const NearOptimum near = count_near_optimum({});
-  CHECK(near.searched == kCases);
+TEST_CASE("the choice is nearly always within 1 % of the optimum, never worse than a uniform one") {
+  const NearOptimum near = count_near_optimum();
+  CHECK(near.searched >= kCases * 95 / 100);
   CHECK(near.uniform < kCases * 3 / 5);  // or the cases would say little
-}
-
-TEST_CASE("with next to no labels, local moves still come within 1 % nearly always") {
-  CHECK(count_near_optimum({.labels = 1}).searched >= kCases * 95 / 100);
 }
 
 TEST_CASE("less harm is taken where the step allows it, and only there") {
@@ -139,7 +131,6 @@ TEST_CASE("the same problem gives the same choice") {
     const CompressionChoice first = search_compression(timeline, made.uniform);
     const CompressionChoice second = search_compression(Timeline(made.problem), made.uniform);
     CHECK(first.fastest == second.fastest);
-    CHECK(first.step >= first.bound);
   }
 }
 

@@ -64,7 +64,8 @@ double step(const topology::Topology& topology, const plan::Workload& workload,
   return make_plan(topology, workload, *costs, options).prediction.step_time.seconds();
 }
 
-TEST_CASE("no family makes a much faster step than the joint plan, and no codec a faster one", "[slow]") {
+TEST_CASE("no family makes a much faster step than the joint plan, and no codec a faster one",
+          "[slow]") {
   const std::string name = GENERATE("uneven", "uniform", "oversubscribed", "one slow host");
   // Many buckets that wait for the network, and few that hide behind compute.
   const plan::Workload workload = GENERATE(layers(12, 8 << 20, 100_us), layers(5, 1 << 20, 700_us));

@@ -3,8 +3,6 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-#include "planner/tuning/protection.hpp"
-
 namespace rackrail::planner::buckets_test {
 namespace {
 

@@ -7,7 +7,6 @@
 
 #include "base/error.hpp"
 #include "planner/batch/batch_space.hpp"
-#include "planner/batch/decide_batch.hpp"
 #include "planner/batch/learning_rate.hpp"
 
 namespace rackrail::planner::goodput_test {

@@ -1,4 +1,4 @@
-#include "planner/batch/noise_path.hpp"
+#include "explore/noise_path.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::planner::noise_path_test {
+namespace rackrail::explore::noise_path_test {
 namespace {
 
 TEST_CASE("noise scales between points, runs and beyond them") {
@@ -113,4 +113,4 @@ TEST_CASE("a batch's steps are predicted from the noise of the other batches") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner::noise_path_test
+}  // namespace rackrail::explore::noise_path_test

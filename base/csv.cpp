@@ -1,64 +1,73 @@
-#include "planner/batch/csv_table.hpp"
+#include "base/csv.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "base/text.hpp"
 
-namespace rackrail::planner {
+namespace rackrail {
 
-namespace {
-
-std::vector<std::string> cut(std::string_view line) {
+std::vector<std::string> csv_cells(std::string_view line) {
   std::vector<std::string> cells;
   while (true) {
-    const std::size_t comma = line.find(',');
-    cells.emplace_back(trimmed(line.substr(0, comma)));
+    std::string cell;
+    std::string_view rest = trimmed(line);
+    if (rest.starts_with('"')) {
+      std::size_t i = 1;
+      for (; i < rest.size() && (rest[i] != '"' || rest.substr(i, 2) == "\"\""); ++i) {
+        cell += rest[i];
+        if (rest[i] == '"') ++i;
+      }
+      rest.remove_prefix(std::min(rest.size(), i + 1));
+    }
+    const std::size_t comma = rest.find(',');
+    cell += trimmed(rest.substr(0, comma));
+    cells.push_back(std::move(cell));
     if (comma == std::string_view::npos) {
       return cells;
     }
-    line.remove_prefix(comma + 1);
+    line = rest.substr(comma + 1);
   }
 }
 
-}  // namespace
+std::vector<CsvLine> csv_lines(std::string_view content) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (content.starts_with(kByteOrderMark)) {
+    content.remove_prefix(kByteOrderMark.size());
+  }
+  std::vector<CsvLine> lines;
+  for (std::size_t number = 1; !content.empty(); ++number) {
+    const std::size_t end = content.find('\n');
+    const std::string_view text = trimmed(content.substr(0, end));
+    content.remove_prefix(end == std::string_view::npos ? content.size() : end + 1);
+    if (!text.empty() && text.front() != '#') {
+      lines.push_back({number, csv_cells(text)});
+    }
+  }
+  return lines;
+}
 
 CsvTable CsvTable::read(const std::filesystem::path& path) {
-  return parse(read_file(path), path.string());
-}
-
-CsvTable CsvTable::parse(std::string_view text, const std::string& file) {
   CsvTable table;
-  table.file_ = file;
-  std::size_t number = 0;
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = trimmed(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    ++number;
-    if (line.empty()) {
-      continue;
-    }
-    std::vector<std::string> cells = cut(line);
-    if (table.titles_.empty()) {
-      table.titles_ = std::move(cells);
-      continue;
-    }
-    if (cells.size() != table.titles_.size()) {
-      throw ConfigError(ErrorContext{file, fmt::format("line {}", number),
-                                     counted(std::ssize(cells), "cell"),
+  table.file_ = path.string();
+  table.rows_ = csv_lines(read_file(path));
+  if (table.rows_.empty()) {
+    throw ConfigError(ErrorContext{table.file_, "", "nothing", "a CSV file with a line of titles"});
+  }
+  table.titles_ = std::move(table.rows_.front().cells);
+  table.rows_.erase(table.rows_.begin());
+  for (const CsvLine& row : table.rows_) {
+    if (row.cells.size() != table.titles_.size()) {
+      throw ConfigError(ErrorContext{table.file_, fmt::format("line {}", row.number),
+                                     counted(std::ssize(row.cells), "cell"),
                                      fmt::format("{}, as many as titles", table.titles_.size())});
     }
-    table.cells_.push_back(std::move(cells));
-    table.lines_.push_back(number);
-  }
-  if (table.titles_.empty()) {
-    throw ConfigError(ErrorContext{file, "", "nothing", "a CSV file with a line of titles"});
   }
   return table;
 }
@@ -67,17 +76,17 @@ void CsvTable::require(std::initializer_list<std::string_view> titles) const {
   for (const std::string_view title : titles) {
     static_cast<void>(column(title));
   }
-  if (cells_.empty()) {
+  if (rows_.empty()) {
     throw ConfigError(ErrorContext{file_, "", "no row below the titles", "at least one"});
   }
 }
 
 bool CsvTable::has(std::string_view title) const {
-  return std::find(titles_.begin(), titles_.end(), title) != titles_.end();
+  return std::ranges::find(titles_, title) != titles_.end();
 }
 
 std::size_t CsvTable::column(std::string_view title) const {
-  const auto at = std::find(titles_.begin(), titles_.end(), title);
+  const auto at = std::ranges::find(titles_, title);
   if (at == titles_.end()) {
     throw ConfigError(ErrorContext{file_, "line 1",
                                    fmt::format("columns {}", fmt::join(titles_, ", ")),
@@ -87,12 +96,12 @@ std::size_t CsvTable::column(std::string_view title) const {
 }
 
 void CsvTable::fail(std::size_t row, std::string_view title, const std::string& expected) const {
-  throw ConfigError(ErrorContext{file_, fmt::format("line {}, {}", lines_.at(row), title),
+  throw ConfigError(ErrorContext{file_, fmt::format("line {}, {}", rows_.at(row).number, title),
                                  "'" + text(row, title) + "'", expected});
 }
 
 const std::string& CsvTable::text(std::size_t row, std::string_view title) const {
-  return cells_.at(row)[column(title)];
+  return rows_.at(row).cells[column(title)];
 }
 
 double CsvTable::positive(std::size_t row, std::string_view title) const {
@@ -116,4 +125,4 @@ std::int64_t CsvTable::whole(std::size_t row, std::string_view title, std::int64
   return value;
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail

@@ -8,7 +8,7 @@
 
 #include "base/units.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 /// Which devices took part: `replicas` in all, on `nodes` machines, at most `largest_node` on one.
 struct MeasuredPlacement {
@@ -42,4 +42,4 @@ struct DividedSteps {
 /// kPlacements all rows of the placements whose name has one.
 DividedSteps divide(const std::vector<MeasuredStep>& steps, HoldOut what);
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore

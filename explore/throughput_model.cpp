@@ -1,4 +1,4 @@
-#include "planner/batch/throughput_model.hpp"
+#include "explore/throughput_model.hpp"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 namespace {
 
@@ -337,4 +337,4 @@ PredictionErrors prediction_errors(const ThroughputModel& model,
           errors[errors.size() / 2], errors.back()};
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore

@@ -1,4 +1,4 @@
-#include "planner/batch/time_to_target.hpp"
+#include "explore/time_to_target.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 
-namespace rackrail::planner::time_to_target_test {
+namespace rackrail::explore::time_to_target_test {
 namespace {
 
 plan::BatchPlan batch_of(std::int64_t local, std::int64_t ranks, std::int64_t passes = 1) {
@@ -61,4 +61,4 @@ TEST_CASE("trainings may be longer than a Duration, but must have a length") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner::time_to_target_test
+}  // namespace rackrail::explore::time_to_target_test

@@ -26,9 +26,9 @@
 #include <vector>
 
 #include "base/units.hpp"
-#include "planner/batch/measured_steps.hpp"
+#include "explore/measured_steps.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 enum class ThroughputForm {
   kPerNodeCount,    ///< the form above
@@ -79,4 +79,4 @@ struct PredictionErrors {
 PredictionErrors prediction_errors(const ThroughputModel& model,
                                    const std::vector<MeasuredStep>& steps);
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore

@@ -10,7 +10,7 @@
 #include "plan/workload.hpp"
 #include "topology/topology.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 struct HostCountPoint {
   std::size_t hosts = 0;
@@ -34,4 +34,4 @@ std::vector<HostCountPoint> goodput_by_hosts(
 /// The fewest hosts whose goodput is within 1 % of the best; `points` must not be empty.
 const HostCountPoint& best_host_count(const std::vector<HostCountPoint>& points);
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore

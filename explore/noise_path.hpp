@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <vector>
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 struct NoisePoint {
   double progress = 0;     ///< steps at the base batch
@@ -47,4 +47,4 @@ class NoisePath {
   std::vector<NoiseRun> runs_;
 };
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore

@@ -1,4 +1,5 @@
-// A small CSV file of numbers with a line of titles: what measurements come as.
+// CSV: lines of cells between commas. Blanks around cells are not part of them. A cell may be in
+// double quotes: in these commas and blanks are text, and two quotes are one.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +9,28 @@
 #include <string_view>
 #include <vector>
 
-namespace rackrail::planner {
+namespace rackrail {
 
+std::vector<std::string> csv_cells(std::string_view line);
+
+struct CsvLine {
+  std::size_t number = 0;  ///< in the file, from 1
+  std::vector<std::string> cells;
+};
+
+/// All but empty lines and comments (#).
+std::vector<CsvLine> csv_lines(std::string_view content);
+
+/// A small file of numbers with a line of titles: what measurements come as.
 class CsvTable {
  public:
   /// Throws ConfigError with file and line for a file without titles and for rows of another width
-  /// than them. Empty lines are skipped; blanks around cells are not part of them.
+  /// than them.
   static CsvTable read(const std::filesystem::path& path);
-  /// The same for the text of such a file; `file` is for messages.
-  static CsvTable parse(std::string_view text, const std::string& file);
 
   /// Throws ConfigError without these columns, or without any row.
   void require(std::initializer_list<std::string_view> titles) const;
-  std::size_t rows() const { return cells_.size(); }
+  std::size_t rows() const { return rows_.size(); }
   bool has(std::string_view title) const;
   /// Throw ConfigError naming line and column where there is no such column, or the cell is no
   /// finite number above 0, or no whole number from 1 to `most`.
@@ -36,8 +46,7 @@ class CsvTable {
 
   std::string file_;
   std::vector<std::string> titles_;
-  std::vector<std::vector<std::string>> cells_;  // by row
-  std::vector<std::size_t> lines_;               // of each row in the file
+  std::vector<CsvLine> rows_;
 };
 
-}  // namespace rackrail::planner
+}  // namespace rackrail

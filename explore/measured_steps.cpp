@@ -1,13 +1,13 @@
-#include "planner/batch/measured_steps.hpp"
+#include "explore/measured_steps.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <string_view>
 
-#include "planner/batch/csv_table.hpp"
+#include "base/csv.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 namespace {
 
@@ -75,4 +75,4 @@ DividedSteps divide(const std::vector<MeasuredStep>& steps, HoldOut what) {
   return divided;
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore

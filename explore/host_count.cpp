@@ -1,4 +1,4 @@
-#include "planner/batch/host_count.hpp"
+#include "explore/host_count.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -12,9 +12,11 @@
 #include "topology/queries.hpp"
 #include "topology/remove.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 namespace {
+
+using planner::Host;
 
 /// Names of all hosts but those that place() takes; none where so many have fewer than two ranks.
 std::optional<std::vector<std::string>> all_but_placed(const topology::Topology& topology,
@@ -30,7 +32,8 @@ std::optional<std::vector<std::string>> all_but_placed(const topology::Topology&
   for (const Host& host : hosts) {
     others.insert(host.name);
   }
-  for (const PlacedHost& host : place(topology, {.hosts = count, .gpus_per_host = {}}).hosts) {
+  for (const planner::PlacedHost& host :
+       planner::place(topology, {.hosts = count, .gpus_per_host = {}}).hosts) {
     others.erase(host.name);
   }
   return std::vector<std::string>(others.begin(), others.end());
@@ -66,7 +69,7 @@ std::vector<std::string> behind_the_narrowest_cut(const topology::Topology& topo
 std::vector<HostCountPoint> goodput_by_hosts(
     const topology::Topology& topology, const plan::Workload& workload,
     const std::function<plan::Plan(const topology::Topology&)>& make_plan) {
-  const std::vector<Host> hosts = hosts_of(topology);
+  const std::vector<Host> hosts = planner::hosts_of(topology);
   std::vector<HostCountPoint> points;
   const auto add = [&](std::size_t count, const topology::Topology& part,
                        std::vector<std::string> without) {
@@ -74,7 +77,7 @@ std::vector<HostCountPoint> goodput_by_hosts(
     const std::int64_t batch = plan.batch.global_batch();
     points.push_back({count, part.rank_count(), batch, plan.prediction.step_time,
                       static_cast<double>(batch) / plan.prediction.step_time.seconds() *
-                          statistical_efficiency(workload, batch),
+                          planner::statistical_efficiency(workload, batch),
                       std::move(without)});
   };
   std::vector<std::string> narrow = behind_the_narrowest_cut(topology, hosts);
@@ -112,4 +115,4 @@ const HostCountPoint& best_host_count(const std::vector<HostCountPoint>& points)
   });
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore

@@ -1,4 +1,4 @@
-#include "planner/batch/noise_path.hpp"
+#include "explore/noise_path.hpp"
 
 #include <fmt/format.h>
 
@@ -8,15 +8,15 @@
 #include <string>
 #include <utility>
 
+#include "base/csv.hpp"
 #include "base/error.hpp"
 #include "plan/noise_scale.hpp"
-#include "planner/batch/csv_table.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 namespace {
 
-constexpr std::int64_t kMostSteps = 1'000'000'000'000;
+constexpr std::int64_t kMostIterations = 1'000'000'000'000;
 
 double batch_in_name(const std::filesystem::path& path) {
   const std::string name = path.stem().string();
@@ -53,7 +53,7 @@ std::vector<NoiseRun> read_noise_runs(const std::vector<std::filesystem::path>& 
     const CsvTable table = CsvTable::read(path);
     for (std::size_t row = 0; row < table.rows(); ++row) {
       const NoisePoint point{table.positive(row, "progress"),
-                             static_cast<double>(table.whole(row, "iteration", kMostSteps)),
+                             static_cast<double>(table.whole(row, "iteration", kMostIterations)),
                              table.positive(row, "grad_var") / table.positive(row, "grad_sqr")};
       if (!run.points.empty() && (point.progress <= run.points.back().progress ||
                                   point.steps <= run.points.back().steps)) {
@@ -144,4 +144,4 @@ double NoisePath::median_log_error(const NoiseRun& run) const {
   return errors.size() % 2 == 1 ? errors[middle] : (errors[middle - 1] + errors[middle]) / 2;
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore

@@ -1,4 +1,4 @@
-#include "planner/batch/time_to_target.hpp"
+#include "explore/time_to_target.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "planner/batch/batch.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 std::optional<TimeToTarget> time_to_target(const plan::Workload& workload,
                                            const plan::BatchPlan& batch, Duration step_time,
@@ -28,10 +28,10 @@ std::optional<TimeToTarget> time_to_target(const plan::Workload& workload,
         ErrorContext{"", "target", fmt::format("{} samples", target.samples), "a positive number"});
   }
   const std::int64_t global = batch.global_batch();
-  target.steps = std::ceil(
-      target.samples / (static_cast<double>(global) * statistical_efficiency(workload, global)));
+  target.steps = std::ceil(target.samples / (static_cast<double>(global) *
+                                             planner::statistical_efficiency(workload, global)));
   target.seconds = target.steps * step_time.seconds();
   return target;
 }
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore

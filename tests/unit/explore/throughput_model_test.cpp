@@ -1,4 +1,4 @@
-#include "planner/batch/throughput_model.hpp"
+#include "explore/throughput_model.hpp"
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -12,7 +12,7 @@
 #include "tests/support/paths.hpp"
 #include "tests/support/skip.hpp"
 
-namespace rackrail::planner::throughput_model_test {
+namespace rackrail::explore::throughput_model_test {
 namespace {
 
 /// T = 0.3·C + max-like sum of 0.7·C and S, with constants by hand: nothing of the fit is used.
@@ -207,4 +207,4 @@ TEST_CASE("files of measured steps are read, or refused with their line") {
 }
 
 }  // namespace
-}  // namespace rackrail::planner::throughput_model_test
+}  // namespace rackrail::explore::throughput_model_test

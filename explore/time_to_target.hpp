@@ -13,7 +13,7 @@
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 
-namespace rackrail::planner {
+namespace rackrail::explore {
 
 struct TimeToTarget {
   double samples = 0;  ///< at the base batch
@@ -28,4 +28,4 @@ std::optional<TimeToTarget> time_to_target(const plan::Workload& workload,
                                            const plan::BatchPlan& batch, Duration step_time,
                                            std::optional<double> samples = std::nullopt);
 
-}  // namespace rackrail::planner
+}  // namespace rackrail::explore
