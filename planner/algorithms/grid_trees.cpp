@@ -10,7 +10,7 @@
 #include "plan/alpha_beta.hpp"
 #include "planner/algorithms/grid_shares.hpp"
 #include "planner/groups/many_ranks.hpp"
-#include "planner/pipeline/paired_trees.hpp"
+#include "planner/pipeline/pipeline_writer.hpp"
 
 namespace rackrail::planner {
 
@@ -29,9 +29,18 @@ constexpr std::size_t kMoreRounds = 2;
 constexpr std::size_t kMoreRoundsOfMany = 8;
 constexpr std::size_t kRoundsOfSomeBuckets[] = {1, 4, kRoundsOfBuckets};
 constexpr std::uint32_t kFinerSlices = 2;
+// Times the transfers that others may have: of deep trees pieces are what keeps links full.
+constexpr std::uint64_t kTimesMoreTransfersOfTrees = 4;
 // A tree's pieces in a round are few where trees are: so many times the hops of the longest way
 // they may be at least, for which rounds grow, or links wait too long for the first.
 constexpr double kRoundsByHops = 0.8;
+
+/// An arc of a tree, away from its root.
+struct GridArc {
+  Rank from;
+  Rank to;
+  bool is_whole = false;  ///< takes a piece in one message; so do all behind it
+};
 
 /// Trees that are alike but for their roots.
 struct GridPart {
@@ -90,8 +99,8 @@ class TreeArcs {
  public:
   explicit TreeArcs(const RankGrid& grid) : grid_(grid), places_(grid) {}
 
-  std::vector<PairedArc> from(Rank root, const std::vector<std::uint32_t>& order) const {
-    std::vector<PairedArc> arcs;
+  std::vector<GridArc> from(Rank root, const std::vector<std::uint32_t>& order) const {
+    std::vector<GridArc> arcs;
     std::vector<Rank> reached = {root};
     for (auto dimension = order.rbegin(); dimension != order.rend(); ++dimension) {
       const bool is_first = dimension + 1 == order.rend();
@@ -104,7 +113,7 @@ class TreeArcs {
 
  private:
   /// Both ways along a dimension, as far round a ring one way as the other.
-  void add_line(Rank from, std::uint32_t dimension, bool is_first, std::vector<PairedArc>& arcs,
+  void add_line(Rank from, std::uint32_t dimension, bool is_first, std::vector<GridArc>& arcs,
                 std::vector<Rank>& reached) const {
     const std::uint32_t size = grid_.dimensions[dimension].size;
     const bool is_ring = grid_.dimensions[dimension].is_ring;
@@ -125,6 +134,26 @@ class TreeArcs {
   const RankGrid& grid_;
   GridPlaces places_;
 };
+
+/// Sums go to the root along the paths on which copies come back.
+void add_tree(PipelineWriter& writer, const GridPart& part, Rank root,
+              const std::vector<GridArc>& arcs) {
+  writer.begin_part(root, static_cast<std::int64_t>(part.pieces) * part.weight,
+                    std::vector<std::int64_t>(part.pieces, 1),
+                    std::vector<std::uint32_t>(part.pieces * part.smaller, part.weight));
+  const auto move = [&](plan::TransferOp op, Rank src, Rank dst, bool is_whole) {
+    const std::uint32_t count = is_whole ? part.smaller : 1;
+    for (std::uint32_t begin = 0; begin < part.smaller; begin += count) {
+      writer.move(op, src, dst, {begin, count});
+    }
+  };
+  for (auto arc = arcs.rbegin(); arc != arcs.rend(); ++arc) {
+    move(plan::TransferOp::kReduce, arc->to, arc->from, arc->is_whole);
+  }
+  for (const GridArc& arc : arcs) {
+    move(plan::TransferOp::kCopy, arc.from, arc.to, arc.is_whole);
+  }
+}
 
 std::uint64_t transfers_of(const RankGrid& grid, const std::vector<GridPart>& parts) {
   const std::uint64_t ranks = grid.coordinates.size();
@@ -212,17 +241,18 @@ bool has_long_path(const RankGrid& grid) {
 plan::TransferGraph make_grid_trees(const RankGrid& grid, const ScheduleRequest& request,
                                     const GridTreeOptions& options) {
   const TreeArcs arcs(grid);
-  PairedTrees trees("torus", request, options.slices);
+  PipelineWriter trees("torus", request);
   for (const GridPart& part : parts_of(grid, request.topology, options)) {
     for (std::size_t r = 0; r < grid.coordinates.size(); ++r) {
       const RankGrid::Dimension& last = grid.dimensions[part.order.back()];
       const std::uint32_t place = grid.coordinates[r][part.order.back()];
       if (!part.has_middle_roots || place == last.size / 2) {
-        trees.add({arcs.from(Rank(r), part.order), part.pieces, part.smaller, part.weight});
+        add_tree(trees, part, Rank(r), arcs.from(Rank(r), part.order));
       }
     }
   }
-  return with_mechanism(trees.take(), "trees along dimensions, " + in_rounds_text(options.rounds));
+  return with_mechanism(trees.take(Pace::kEvenTurns, options.slices),
+                        "trees along dimensions, " + in_rounds_text(options.rounds));
 }
 
 std::uint64_t grid_tree_transfers(const RankGrid& grid, const topology::Topology& topology,

@@ -36,10 +36,10 @@ std::vector<std::vector<NodeId>> shortest_ways(const topology::Topology& topolog
 RankLanes::RankLanes(const topology::Topology& topology, const std::vector<double>& prices)
     : topology_(topology),
       ranks_(static_cast<std::uint32_t>(topology.rank_count())),
-      ways_(topology, routes_) {
+      paths_(topology) {
   number_hosts();
-  ways_.find(prices);
-  join(ways_.arcs().size() <= kManyPerRank * ranks_);
+  paths_.find(prices);
+  join(paths_.arcs().size() <= kManyPerRank * ranks_);
   if (central_ranks(1).empty()) {
     join(true);
   }
@@ -47,15 +47,15 @@ RankLanes::RankLanes(const topology::Topology& topology, const std::vector<doubl
   for (const std::uint32_t lane : lane_of_) {
     is_lane.push_back(lane != kNoLane);
   }
-  ways_.find_only(std::move(is_lane));
+  paths_.find_only(std::move(is_lane));
 }
 
 void RankLanes::find(const std::vector<double>& prices) {
-  ways_.find(prices);
-  add_ways();
+  paths_.find(prices);
+  add_routes();
 }
 
-/// Lanes over the ways found last, between all ranks that they join or some of them.
+/// Lanes over the paths found last, between all ranks that they join or some of them.
 void RankLanes::join(bool to_all) {
   lanes_.clear();
   lane_of_.assign(std::size_t{ranks_} * ranks_, kNoLane);
@@ -63,7 +63,7 @@ void RankLanes::join(bool to_all) {
     next_[back].assign(ranks_, {});
     distances_[back].assign(ranks_, {});
   }
-  for (const PricedArc& arc : ways_.arcs()) {
+  for (const PricedArc& arc : paths_.arcs()) {
     if (to_all || may_be_joined(arc.from, arc.to)) {
       lane_of_[std::size_t{arc.from} * ranks_ + arc.to] = static_cast<std::uint32_t>(lanes_.size());
       lanes_.push_back({arc.from, arc.to, {}});
@@ -71,19 +71,19 @@ void RankLanes::join(bool to_all) {
       next_[1][arc.to].push_back(arc.from);
     }
   }
-  add_ways();
+  add_routes();
 }
 
-void RankLanes::add_ways() {
-  for (std::size_t a = 0; a < ways_.arcs().size(); ++a) {
-    const PricedArc& arc = ways_.arcs()[a];
+void RankLanes::add_routes() {
+  for (std::size_t a = 0; a < paths_.arcs().size(); ++a) {
+    const PricedArc& arc = paths_.arcs()[a];
     const std::uint32_t lane = lane_of_[std::size_t{arc.from} * ranks_ + arc.to];
     if (lane == kNoLane) {
-      continue;  // of the first ways alone
+      continue;  // of the first paths alone
     }
     auto& known = lanes_[lane].routes;
-    if (std::find(known.begin(), known.end(), ways_.route_of(a)) == known.end()) {
-      known.push_back(ways_.route_of(a));
+    if (std::find(known.begin(), known.end(), paths_.route_of(a)) == known.end()) {
+      known.push_back(paths_.route_of(a));
     }
   }
 }

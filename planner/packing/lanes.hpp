@@ -1,6 +1,6 @@
 // Candidate rank pairs (RankLane), which trees may have as neighbours, and their routes.
 //
-// A pair is a candidate where one rank reaches the other without a third one in between (ways.hpp).
+// A pair is a candidate where one rank reaches the other without a third one in between (priced_paths.hpp).
 // In networks of switches that is nearly every pair. Trees that use all pairs divide each link
 // among very many, so each message is slow and others wait for it. So where pairs are many, only
 // those within one host are used, and those of hosts whose numbers differ, in a ring, by a power of
@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "planner/packing/ways.hpp"
+#include "planner/packing/priced_paths.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::planner {
@@ -30,7 +30,7 @@ class RankLanes {
   void find(const std::vector<double>& prices);
 
   const std::vector<RankLane>& lanes() const { return lanes_; }
-  const std::vector<topology::Route>& routes() const { return routes_; }
+  const std::vector<topology::Route>& routes() const { return paths_.routes(); }
 
   /// The fewest pairs in a row from a root to each rank, or back; kFar where there are none.
   const std::vector<std::uint32_t>& distances(std::uint32_t root, bool back);
@@ -44,12 +44,11 @@ class RankLanes {
   void number_hosts();
   bool may_be_joined(std::uint32_t a, std::uint32_t b) const;
   void join(bool to_all);
-  void add_ways();
+  void add_routes();
 
   const topology::Topology& topology_;
   std::uint32_t ranks_;
-  std::vector<topology::Route> routes_;
-  RankWays ways_;
+  PricedPaths paths_;
   std::vector<std::uint32_t> host_of_;  // by rank
   std::uint32_t hosts_ = 0;
   std::vector<RankLane> lanes_;

@@ -49,9 +49,10 @@ struct Turn {
 
 /// Which of the moves of a pair goes first.
 enum class Pace : std::uint8_t {
-  kStages,  ///< the one that would be ready first if every move took as long
-  kUrgent,  ///< the more urgent one, see above: best for a large collective alone
-  kRated,   ///< likewise, and every route has a rate of its own
+  kStages,       ///< the one that would be ready first if every move took as long
+  kRatedStages,  ///< likewise, and every route has a rate of its own
+  kUrgent,       ///< the more urgent one, see above: best for a large collective alone
+  kRated,        ///< likewise, and every route has a rate of its own
   /// As urgent, but the parts take turns with pieces of about one size, the last ones as large as
   /// all.
   kEvenTurns,
@@ -60,8 +61,17 @@ enum class Pace : std::uint8_t {
   kRatedTurns,
 };
 
+constexpr bool are_in_stages(Pace pace) {
+  return pace == Pace::kStages || pace == Pace::kRatedStages;
+}
 /// Whether every route has a rate of its own.
-constexpr bool has_rates(Pace pace) { return pace == Pace::kRated || pace == Pace::kRatedTurns; }
+constexpr bool has_rates(Pace pace) {
+  return pace == Pace::kRated || pace == Pace::kRatedTurns || pace == Pace::kRatedStages;
+}
+/// Cuts::take_turns.
+constexpr bool take_turns(Pace pace) {
+  return pace == Pace::kEvenTurns || pace == Pace::kRatedTurns;
+}
 
 /// Moves of parts that are cut into as many rounds each, in the order of their stages: a move's
 /// stage is the number of moves in a row that come before it, plus its round.

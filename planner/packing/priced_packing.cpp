@@ -7,7 +7,7 @@
 
 #include "planner/packing/arborescence.hpp"
 #include "planner/packing/pair_shares.hpp"
-#include "planner/packing/ways.hpp"
+#include "planner/packing/priced_paths.hpp"
 #include "topology/linear_program.hpp"
 
 namespace rackrail::planner {
@@ -29,7 +29,7 @@ struct Pair {
 class PricedPacking {
  public:
   explicit PricedPacking(const topology::Topology& topology)
-      : topology_(topology), ways_(topology, routes_), capacity_(topology.link_count()) {
+      : topology_(topology), ways_(topology), capacity_(topology.link_count()) {
     double widest = 0;
     for (std::size_t l = 0; l < capacity_.size(); ++l) {
       capacity_[l] = static_cast<double>(topology.link(LinkId(l)).bandwidth.bytes_per_second());
@@ -66,7 +66,7 @@ class PricedPacking {
       }
     }
     for (Forest* forest : {&forests.reduction, &forests.broadcast}) {
-      forest->routes = routes_;
+      forest->routes = ways_.routes();
       forest->trees_per_rank = 1;
     }
     return forests;
@@ -206,7 +206,7 @@ class PricedPacking {
     std::map<int, double> loads;
     for (const Tree* tree : {&pair.reduction, &pair.broadcast}) {
       for (const TreeArc& arc : tree->arcs) {
-        for (const LinkId link : routes_[arc.route]) {
+        for (const LinkId link : ways_.routes()[arc.route]) {
           loads[variables_[link.index()]] += 1;
         }
       }
@@ -250,8 +250,7 @@ class PricedPacking {
   }
 
   const topology::Topology& topology_;
-  std::vector<topology::Route> routes_;
-  RankWays ways_;
+  PricedPaths ways_;
   std::vector<double> capacity_;  // over the widest, by link
   topology::LinearProgram program_;
   std::vector<int> variables_;  // the price of each link

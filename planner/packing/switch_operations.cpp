@@ -11,11 +11,11 @@ namespace {
 
 class TreeReader {
  public:
-  TreeReader(const topology::Topology& topology, const SwitchWays& ways, const SteinerTree& tree)
-      : topology_(topology), ways_(ways), arcs_of_(ways.size()) {
+  TreeReader(const topology::Topology& topology, const PricedPaths& paths, const SteinerTree& tree)
+      : topology_(topology), paths_(paths), arcs_of_(paths.size()) {
     for (const std::uint32_t arc : tree.in) {
       if (arc != SteinerTree::kNoArc) {
-        arcs_of_[ways.arcs()[arc].from].push_back(arc);
+        arcs_of_[paths.arcs()[arc].from].push_back(arc);
       }
     }
   }
@@ -29,7 +29,7 @@ class TreeReader {
         operations.push_back(operation_of(rank, arc));
       }
     }
-    if (ways_.is_reversed()) {
+    if (paths_.is_reversed()) {
       std::reverse(operations.begin(), operations.end());
     }
     return operations;
@@ -47,7 +47,7 @@ class TreeReader {
     std::sort(leaves_.begin(), leaves_.end());
     std::sort(operation.links.begin(), operation.links.end());
     for (auto& [leaf, route] : leaves_) {
-      if (ways_.is_reversed()) {
+      if (paths_.is_reversed()) {
         std::reverse(route.begin(), route.end());
       }
       operation.leaves.push_back(leaf);
@@ -57,10 +57,10 @@ class TreeReader {
   }
 
   void descend(std::uint32_t arc, topology::Route route, topology::Route& links) {
-    const topology::Route& way = ways_.way(arc);
-    route.insert(route.end(), way.begin(), way.end());
-    links.insert(links.end(), way.begin(), way.end());
-    const std::uint32_t to = ways_.arcs()[arc].to;
+    const topology::Route& path = paths_.routes()[paths_.route_of(arc)];
+    route.insert(route.end(), path.begin(), path.end());
+    links.insert(links.end(), path.begin(), path.end());
+    const std::uint32_t to = paths_.arcs()[arc].to;
     if (to < topology_.rank_count()) {
       leaves_.emplace_back(Rank(to), std::move(route));
       ranks_.emplace_back(to);
@@ -72,7 +72,7 @@ class TreeReader {
   }
 
   const topology::Topology& topology_;
-  const SwitchWays& ways_;
+  const PricedPaths& paths_;
   std::vector<std::vector<std::uint32_t>> arcs_of_;  // by vertex: those away from it
   std::vector<Rank> ranks_;                          // parents first
   std::vector<Leaf> leaves_;
@@ -81,9 +81,9 @@ class TreeReader {
 }  // namespace
 
 std::vector<SwitchOperation> operations_of(const topology::Topology& topology,
-                                           const SwitchWays& ways, const SteinerTree& tree,
+                                           const PricedPaths& paths, const SteinerTree& tree,
                                            Rank root) {
-  return TreeReader(topology, ways, tree).read(root);
+  return TreeReader(topology, paths, tree).read(root);
 }
 
 }  // namespace rackrail::planner

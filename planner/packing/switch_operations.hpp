@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "planner/packing/steiner_tree.hpp"
-#include "planner/packing/switch_ways.hpp"
+#include "planner/packing/priced_paths.hpp"
 #include "topology/queries.hpp"
 #include "topology/topology.hpp"
 
@@ -25,7 +25,7 @@ struct SwitchOperation {
 /// The operations of a tree from `root` along its cheapest paths, in the order of their
 /// dependencies. Switches can carry out all of them.
 std::vector<SwitchOperation> operations_of(const topology::Topology& topology,
-                                           const SwitchWays& ways, const SteinerTree& tree,
+                                           const PricedPaths& paths, const SteinerTree& tree,
                                            Rank root);
 
 }  // namespace rackrail::planner

@@ -11,7 +11,7 @@
 #include "plan/cost_model.hpp"
 #include "planner/packing/pair_shares.hpp"
 #include "planner/packing/steiner_tree.hpp"
-#include "planner/packing/switch_ways.hpp"
+#include "planner/packing/priced_paths.hpp"
 #include "topology/linear_program.hpp"
 
 namespace rackrail::planner {
@@ -126,7 +126,8 @@ class PairSearch {
  public:
   explicit PairSearch(const topology::Topology& topology)
       : topology_(topology),
-        ways_{SwitchWays(topology, false), SwitchWays(topology, true)},
+        ways_{PricedPaths(topology, PricedPaths::Over::kRanksAndSwitches, false),
+              PricedPaths(topology, PricedPaths::Over::kRanksAndSwitches, true)},
         trees_{SteinerTrees(topology.rank_count(), ways_[0].size(), kMostTreeWork),
                SteinerTrees(topology.rank_count(), ways_[1].size(), kMostTreeWork)} {}
 
@@ -167,7 +168,7 @@ class PairSearch {
 
  private:
   const topology::Topology& topology_;
-  SwitchWays ways_[2];
+  PricedPaths ways_[2];
   SteinerTrees trees_[2];
   std::vector<PricedArc> arcs_[2];
 };

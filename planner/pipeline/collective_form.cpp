@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -23,6 +24,16 @@ FormShape shape_of(const plan::TransferGraph& graph) {
     messages -= group.count - 1;
   }
   return {static_cast<double>(largest) / static_cast<double>(sum.back()), messages, std::nullopt};
+}
+
+FormShape in_pieces(FormShape one, const PieceShares& pieces, std::int64_t transfers) {
+  one.largest_share = pieces.largest;
+  one.transfers = transfers;
+  if (one.bound) {
+    one.bound->rounding = one.bound->rounding * pieces.times;
+    one.bound->fewest_elements = static_cast<std::int64_t>(std::ceil(1.001 / pieces.smallest)) + 1;
+  }
+  return one;
 }
 
 std::string in_rounds_text(std::size_t rounds) {

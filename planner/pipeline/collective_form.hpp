@@ -22,6 +22,15 @@ struct FormShape {
   std::optional<plan::AlphaBeta> bound = std::nullopt;  ///< of its time, where it is known
   std::int64_t slices = 1;  ///< of its largest transfers, for which its order is made
 };
+/// Pieces into which more rounds cut the parts of one.
+struct PieceShares {
+  double largest = 0;  ///< of the buffer
+  double smallest = 1;
+  std::int64_t times = 0;  ///< as many of a part at most
+};
+/// What `one` looks like in pieces: chains of dependencies are as long, links carry as much. More
+/// pieces are rounded, and none is empty once the smallest has an element.
+FormShape in_pieces(FormShape one, const PieceShares& pieces, std::int64_t transfers);
 /// Without a bound.
 FormShape shape_of(const plan::TransferGraph& graph);
 

@@ -1,8 +1,5 @@
-// A forest as a transfer graph: trees broadcast their share of the data, or sum it up.
-//
-// Transfers of a pair of ranks over one route leave in the order of their ids, so a pair that
-// passes on several parts has to take turns: parts are cut into rounds, and all of it goes in the
-// order of pacing.hpp.
+// A forest as a transfer graph: trees broadcast their share of the data, or sum it up, in rounds
+// (pipeline_writer.hpp).
 #pragma once
 
 #include <string_view>
