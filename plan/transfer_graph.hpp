@@ -40,7 +40,8 @@
 //     buckets to it together, and lets each slice go in one piece (plan/send_pace.hpp); so does the
 //     simulator where it knows a sender's cores, else no slice moves faster. Where trees of unequal
 //     shares meet on a link, none waits at its rate.
-//  9. Mutual sums. Additions of one range in FP32 between each two of several ranks, both ways, may
+//  9. Mutual sums. Additions of one range in FP32 between each two of several ranks, in both
+//  directions, may
 //     be a mutual sum (plan/mutual_sum.hpp): each member sends what it had before, and then has the
 //     sum of all in the order of ranks. So the addition of a slice waits until its destination's
 //     own transfers of the sum have read that slice. The members have consecutive ids and do not
