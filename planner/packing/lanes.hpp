@@ -1,10 +1,10 @@
 // Candidate rank pairs (RankLane), which trees may have as neighbours, and their routes.
 //
-// A pair is a candidate where one rank reaches the other without a third one in between (priced_paths.hpp).
-// In networks of switches that is nearly every pair. Trees that use all pairs divide each link
-// among very many, so each message is slow and others wait for it. So where pairs are many, only
-// those within one host are used, and those of hosts whose numbers differ, in a ring, by a power of
-// two. Paths between any two ranks then have as few arcs as in a hypercube.
+// A pair is a candidate where one rank reaches the other without a third one in between
+// (priced_paths.hpp). In networks of switches that is nearly every pair. Trees that use all pairs
+// divide each link among very many, so each message is slow and others wait for it. So where pairs
+// are many, only those within one host are used, and those of hosts whose numbers differ, in a
+// ring, by a power of two. Paths between any two ranks then have as few arcs as in a hypercube.
 #pragma once
 
 #include <cstdint>

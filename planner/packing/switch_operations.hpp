@@ -7,8 +7,8 @@
 
 #include <vector>
 
-#include "planner/packing/steiner_tree.hpp"
 #include "planner/packing/priced_paths.hpp"
+#include "planner/packing/steiner_tree.hpp"
 #include "topology/queries.hpp"
 #include "topology/topology.hpp"
 

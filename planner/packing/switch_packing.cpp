@@ -10,8 +10,8 @@
 
 #include "plan/cost_model.hpp"
 #include "planner/packing/pair_shares.hpp"
-#include "planner/packing/steiner_tree.hpp"
 #include "planner/packing/priced_paths.hpp"
+#include "planner/packing/steiner_tree.hpp"
 #include "topology/linear_program.hpp"
 
 namespace rackrail::planner {

@@ -48,8 +48,8 @@ void PipelineWriter::operation(plan::TransferOp op, Rank root, std::span<const R
                                const topology::Route& links) {
   std::vector<Message> messages;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
-    const auto [src, dst] = op == plan::TransferOp::kCopy ? std::pair(root, leaves[i])
-                                                          : std::pair(leaves[i], root);
+    const auto [src, dst] =
+        op == plan::TransferOp::kCopy ? std::pair(root, leaves[i]) : std::pair(leaves[i], root);
     messages.push_back({src, dst, &routes[i], {}});
   }
   add(op, {}, messages, links);
@@ -115,10 +115,10 @@ plan::TransferGraph PipelineWriter::take(Pace pace, std::uint32_t slices) {
   cuts_.take_turns = take_turns(pace);
   cuts_.slices = slices;
   const std::vector<Bandwidth> rates = rates_of_moves(pace);
-  const std::vector<Turn> turns =
-      are_in_stages(pace) ? in_stages(moves_, cuts_.sizes.front().size())
-                          : paced(moves_, cuts_, request_.topology,
-                                  kPacedBytes / static_cast<double>(whole_), rates);
+  const std::vector<Turn> turns = are_in_stages(pace)
+                                      ? in_stages(moves_, cuts_.sizes.front().size())
+                                      : paced(moves_, cuts_, request_.topology,
+                                              kPacedBytes / static_cast<double>(whole_), rates);
   std::vector<std::size_t> first_id = {0};  // of each message
   for (const std::uint32_t step : step_of_) {
     first_id.push_back(first_id.back() + cuts_.sizes[moves_[step].part].size());

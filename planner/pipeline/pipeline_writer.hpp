@@ -101,10 +101,10 @@ class PipelineWriter {
   Cuts cuts_;
   std::vector<Message> messages_;
   std::vector<Step> steps_;
-  std::vector<Move> moves_;        ///< the same, to be paced
-  Numbers step_of_;                ///< by message
-  std::int64_t weight_ = 0;        ///< of a chunk of each piece of the part that is being described
-  std::vector<Numbers> here_;      ///< what brought a chunk of it, by rank and chunk
+  std::vector<Move> moves_;    ///< the same, to be paced
+  Numbers step_of_;            ///< by message
+  std::int64_t weight_ = 0;    ///< of a chunk of each piece of the part that is being described
+  std::vector<Numbers> here_;  ///< what brought a chunk of it, by rank and chunk
 };
 
 }  // namespace rackrail::planner

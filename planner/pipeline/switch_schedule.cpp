@@ -31,8 +31,8 @@ FormShape in_rounds(const FormShape& once, const SwitchPacking& packing, std::si
   PieceShares shares{once.largest_share / static_cast<double>(rounds), 1,
                      static_cast<std::int64_t>(rounds)};
   for (const SwitchPair& pair : packing.pairs) {
-    shares.smallest = std::min(shares.smallest, static_cast<double>(pair.units) / whole /
-                                                    static_cast<double>(rounds));
+    shares.smallest = std::min(
+        shares.smallest, static_cast<double>(pair.units) / whole / static_cast<double>(rounds));
   }
   return in_pieces(once, shares, once.transfers * shares.times);
 }
@@ -46,9 +46,8 @@ plan::TransferGraph all_reduce_along(const SwitchPacking& packing, const Schedul
   PipelineWriter writer("in-network", request);
   for (const SwitchPair& pair : packing.pairs) {
     const std::int64_t weight = pair.units / common;
-    writer.begin_part(
-        pair.root, weight, std::vector<std::int64_t>(rounds, 1),
-        std::vector<std::uint32_t>(rounds, static_cast<std::uint32_t>(weight)));
+    writer.begin_part(pair.root, weight, std::vector<std::int64_t>(rounds, 1),
+                      std::vector<std::uint32_t>(rounds, static_cast<std::uint32_t>(weight)));
     for (const SwitchOperation& sum : pair.reduction) {
       writer.operation(plan::TransferOp::kReduce, sum.root, sum.leaves, sum.routes, sum.links);
     }
