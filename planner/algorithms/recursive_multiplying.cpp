@@ -117,7 +117,7 @@ class RecursiveMultiplying final : public ScheduleFamily {
   std::optional<std::string> refusal(const topology::Topology& topology,
                                      const TierCodecs& codecs) const override {
     if (codecs.inside.is_lossy() || codecs.across.is_lossy()) {
-      return "all ranks add what they get to what they have, of which others have but a code";
+      return "it sums in FP32 only: with a lossy codec ranks would end with different sums";
     }
     return refuse_exchange(topology, codecs);
   }
