@@ -20,6 +20,8 @@ void add_verify_command(CLI::App& app, Session& session);
 void add_simulate_command(CLI::App& app, Session& session);
 void add_sweep_command(CLI::App& app, Session& session);
 void add_tune_command(CLI::App& app, Session& session);
+void add_export_command(CLI::App& app, Session& session);
+void add_tune_nccl_command(CLI::App& app, Session& session);
 void add_explain_command(CLI::App& app, Session& session);
 void add_calibrate_command(CLI::App& app, Session& session);
 void add_train_command(CLI::App& app, Session& session);

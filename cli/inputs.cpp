@@ -240,6 +240,22 @@ plan::Workload load_workload(Session& session, const std::string& name_or_path) 
   return workload;
 }
 
+sim::nccl::Parameters load_nccl_parameters(Session& session, const std::string& name_or_path) {
+  if (name_or_path.empty()) {
+    return sim::nccl::usual_parameters();
+  }
+  std::filesystem::path path = name_or_path;
+  if (!std::filesystem::exists(path)) {
+    const auto shipped = topology::configs_folder() / "nccl" / (name_or_path + ".yaml");
+    if (std::filesystem::exists(shipped)) {
+      path = shipped;
+    }
+  }
+  sim::nccl::Parameters parameters = sim::nccl::read_parameters(path);
+  session.add_input(path);
+  return parameters;
+}
+
 std::string workload_of_plan(const plan::Plan& plan, const std::string& plan_path,
                              const std::string& asked) {
   if (!asked.empty()) {

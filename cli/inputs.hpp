@@ -10,6 +10,7 @@
 #include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "planner/request/policies.hpp"
+#include "sim/nccl/parameters.hpp"
 #include "topology/topology.hpp"
 
 namespace CLI {
@@ -81,6 +82,9 @@ plan::Workload load_workload(Session& session, const std::string& name_or_path);
 
 /// A file or the name of a shipped training. Throws ConfigError.
 std::filesystem::path training_file(const std::string& name_or_path);
+
+/// Constants of the NCCL model: a file, or the name of one in configs/nccl; empty: the usual ones.
+sim::nccl::Parameters load_nccl_parameters(Session& session, const std::string& name_or_path);
 
 /// Whether this is the name of a shipped cluster or a file that a reader of clusters takes for one.
 bool is_cluster(const std::string& name_or_path);

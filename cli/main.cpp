@@ -145,6 +145,8 @@ int run(int argc, char** argv) {
   add_sweep_command(app, session);
   add_tune_command(app, session);
   add_explain_command(app, session);
+  add_export_command(app, session);
+  add_tune_nccl_command(app, session);
   add_calibrate_command(app, session);
   add_emulate_command(app, session);
   add_train_command(app, session);

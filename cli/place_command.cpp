@@ -16,6 +16,7 @@
 #include "cli/inputs.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
+#include "export/rank_text.hpp"
 #include "plan/device_class.hpp"
 #include "planner/placement/hosts.hpp"
 #include "planner/placement/placement.hpp"
@@ -37,32 +38,20 @@ struct PlaceOptions {
   std::string cluster_output;
 };
 
-/// A hostfile and a node list have no way to quote a name.
-void require_plain_names(const planner::Placement& placement) {
+std::vector<exporting::HostSlots> slots_of(const planner::Placement& placement) {
+  std::vector<exporting::HostSlots> hosts;
   for (const planner::PlacedHost& host : placement.hosts) {
-    if (host.name.find_first_of(" \t\r\n,=#[]\"'") != std::string::npos) {
-      throw ConfigError(
-          ErrorContext{"", "host names", "'" + host.name + "'",
-                       "names without spaces and , = # [ ] \" ', which hostfiles cannot quote"});
-    }
+    hosts.push_back({host.name, host.ranks.size()});
   }
+  return hosts;
 }
 
-/// `openmpi`: a line per host with its slots, for mpirun --hostfile. `slurm`: a line per rank, for
-/// SLURM_HOSTFILE with srun --distribution=arbitrary, which keeps the order; `nodelist`: the names
-/// for --nodelist, which does not.
 std::string hostfile(const planner::Placement& placement, const std::string& format) {
-  std::string text;
-  for (const planner::PlacedHost& host : placement.hosts) {
-    if (format == "openmpi") {
-      text += fmt::format("{} slots={}\n", host.name, host.ranks.size());
-    } else if (format == "slurm") {
-      for (std::size_t i = 0; i < host.ranks.size(); ++i) text += host.name + "\n";
-    } else {
-      text += (text.empty() ? "" : ",") + host.name;
-    }
-  }
-  return format == "nodelist" ? text + "\n" : text;
+  const std::vector<exporting::HostSlots> hosts = slots_of(placement);
+  return format == "openmpi"    ? exporting::openmpi_hostfile(hosts)
+         : format == "slurm"    ? exporting::slurm_hostfile(hosts)
+         : format == "torchrun" ? exporting::torchrun_script(hosts)
+                                : exporting::node_list(hosts);
 }
 
 nlohmann::json placement_json(const planner::Placement& placement, const std::string& file) {
@@ -163,7 +152,7 @@ void run_place(Session& session, const PlaceOptions& options) {
   ProgressBar bar("comparing hosts", session.progress_elsewhere());
   const planner::Placement placement = named(options.cluster.cluster, "", [&] {
     planner::Placement found = planner::place(cluster, wanted);
-    require_plain_names(found);
+    exporting::require_plain_names(slots_of(found));
     return found;
   });
   bar.clear();
@@ -233,8 +222,9 @@ void add_place_command(CLI::App& app, Session& session) {
   command
       ->add_option("--hostfile-format", options->format,
                    "openmpi: for mpirun --hostfile. slurm: SLURM_HOSTFILE for srun "
-                   "--distribution=arbitrary. nodelist: for sbatch --nodelist")
-      ->check(CLI::IsMember({"openmpi", "slurm", "nodelist"}))
+                   "--distribution=arbitrary. nodelist: for sbatch --nodelist. torchrun: a script "
+                   "that every host runs")
+      ->check(CLI::IsMember({"openmpi", "slurm", "nodelist", "torchrun"}))
       ->capture_default_str();
   command->add_option("-o,--output", options->output,
                       "Hostfile to write. Default: standard output");

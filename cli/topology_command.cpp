@@ -147,8 +147,9 @@ void run_convert(Session& session, const ClusterOptions& options, const std::str
       }
     }
   }
-  const std::string text =
-      to == "edge-list" ? topology::to_edge_list(cluster) : topology::to_flat_yaml(cluster);
+  const std::string text = to == "edge-list"  ? topology::to_edge_list(cluster)
+                           : to == "graphviz" ? topology::to_graphviz(cluster)
+                                              : topology::to_flat_yaml(cluster);
   if (!output.empty()) {
     write_file_atomically(output, text);
   }
@@ -441,11 +442,12 @@ void add_topology_command(CLI::App& app, Session& session) {
 
   const auto to = std::make_shared<std::string>("yaml");
   const auto output = std::make_shared<std::string>();
-  CLI::App* convert = add("convert", "Write a cluster as a flat YAML file or edge list",
-                          "Example: rackrail topology convert ndv4-topo.xml --overlay "
-                          "ndv4-8-nodes.yaml -o cluster.yaml");
-  convert->add_option("--to", *to, "Format to write: yaml or edge-list")
-      ->check(CLI::IsMember({"yaml", "edge-list"}))
+  CLI::App* convert =
+      add("convert", "Write a cluster as a flat YAML file, an edge list or a drawing",
+          "Example: rackrail topology convert ndv4-topo.xml --overlay "
+          "ndv4-8-nodes.yaml -o cluster.yaml");
+  convert->add_option("--to", *to, "Format to write: yaml, edge-list or graphviz")
+      ->check(CLI::IsMember({"yaml", "edge-list", "graphviz"}))
       ->capture_default_str();
   convert->add_option("-o,--output", *output, "File to write. Default: standard output");
   convert->callback([&session, options, to, output] {

@@ -108,22 +108,6 @@ class Selection {
   std::vector<std::size_t> counts_;
 };
 
-nccl::Parameters load_parameters(Session& session, const std::string& name_or_path) {
-  if (name_or_path.empty()) {
-    return nccl::usual_parameters();
-  }
-  std::filesystem::path path = name_or_path;
-  if (!std::filesystem::exists(path)) {
-    const auto shipped = topology::configs_folder() / "nccl" / (name_or_path + ".yaml");
-    if (std::filesystem::exists(shipped)) {
-      path = shipped;
-    }
-  }
-  nccl::Parameters parameters = nccl::read_parameters(path);
-  session.add_input(path);
-  return parameters;
-}
-
 ErrorSummary summarise(const std::vector<Case>& cases) {
   std::vector<double> errors;
   for (const Case& one : cases) {
@@ -354,7 +338,7 @@ void run_validate(Session& session, const ValidateOptions& options) {
       }
     }
   }
-  nccl::Parameters parameters = load_parameters(session, options.parameters);
+  nccl::Parameters parameters = load_nccl_parameters(session, options.parameters);
   const bool calibrates = !options.calibrate_on.empty();
   std::vector<nccl::Measured> learnt;
   if (calibrates) {

@@ -4,7 +4,7 @@
     include_direction.py ROOT
 
 Folders: base <- topology <- plan <- {planner, sim, runtime} <- cli <- {tests, bench}. The three in
-the middle never include each other; explore stands on planner and sim, below cli. planner/ has floors of its own (PLANNER). runtime/capi is a
+the middle never include each other; explore and export stand on planner and sim, below cli. planner/ has floors of its own (PLANNER). runtime/capi is a
 room of its own beside cli: it joins planner, sim and runtime for programs that are not rackrail's.
 Headers of third parties with heavy or optional dependencies stay where ALLOWED_HEADERS says. One
 line per violation; exit status 1 if there is any.
@@ -23,8 +23,9 @@ BELOW = {
     "sim": {"base", "topology", "plan"},
     "runtime": {"base", "topology", "plan"},
     "explore": {"base", "topology", "plan", "planner", "sim"},
+    "export": {"base", "topology", "plan", "planner", "sim"},
     "runtime/capi": {"base", "topology", "plan", "planner", "sim", "runtime"},
-    "cli": {"base", "topology", "plan", "planner", "sim", "runtime", "explore"},
+    "cli": {"base", "topology", "plan", "planner", "sim", "runtime", "explore", "export"},
 }
 # The folders of planner/, the lowest first: each may include those before it. Files of planner/ itself may
 # include all, and none of the folders includes them.

@@ -69,5 +69,7 @@ std::vector<std::string> shipped_clusters();
 /// `links`, or the edge-list CSV (`source,target,bandwidth,latency,kind`).
 std::string to_flat_yaml(const Topology& topology);
 std::string to_edge_list(const Topology& topology);
+/// For Graphviz: a box per host, a line per cable with its rate; an arrow where directions differ.
+std::string to_graphviz(const Topology& topology);
 
 }  // namespace rackrail::topology

@@ -45,4 +45,8 @@ struct Tuned {
 };
 Tuned tune(const Machine& machine, Bytes size, const Choice& choice);
 
+/// The protocol that the same formula takes for a ring that goes round once: an all-gather or a
+/// reduce-scatter of `size` in all.
+Protocol tune_one_way_ring(const Machine& machine, Bytes size);
+
 }  // namespace rackrail::sim::nccl

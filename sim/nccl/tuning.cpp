@@ -66,46 +66,64 @@ struct Formula {
   double algbw_Bps = 0;
 };
 
-Formula formula(const Machine& machine, Bytes size, Algorithm algorithm, Protocol protocol) {
-  const std::size_t hosts = machine.hosts().size();
-  const std::size_t gpus = machine.gpus_per_node();
-  const auto n = static_cast<double>(machine.rank_count());
+/// LL is bound by the threads that poll: 87.7 GB/s in one host, 22.5 over two, 19 over more.
+double ll_limit_Bps(std::size_t hosts) {
   const auto h = static_cast<double>(hosts);
-  const auto g = static_cast<double>(gpus);
-  const HopKind inside = machine.hosts().front().hop;
-  const double hop = hop_latency_s(algorithm, protocol, inside);
-  const double wire = hop_latency_s(algorithm, protocol, HopKind::kNetwork);
-  const double port = machine.port_Bps() * kNcclLinkShare;
-  const double nic = hosts > 1 ? machine.slowest_nic_Bps() * kNcclNetworkShare
-                               : std::numeric_limits<double>::max();
-  // LL is bound by the threads that poll: 87.7 GB/s in one host, 22.5 over two, 19 over more.
-  const double ll_limit = kGiga * (hosts == 1 ? 87.7 : hosts == 2 ? 22.5 * h : 19.0 * h);
-  const double bus = gpus > 1 ? std::min(port, nic) : nic;
-  Formula result{base_latency_s(algorithm, protocol), 0};
-  switch (algorithm) {
-    case Algorithm::kRing: {
-      const double steps = 2 * (n - 1);
-      const double across = hosts > 1 ? 2 * h : 0;
-      result.latency_s += std::max(0.0, steps - across) * hop + across * wire;
-      result.algbw_Bps = bus * ring_share(protocol, gpus) * n / steps;
-      break;
-    }
-    case Algorithm::kTree:
-      result.latency_s += 2 * ((g - 1) * hop + static_cast<double>(tree_depth(hosts)) * wire);
-      result.algbw_Bps =
-          bus * tree_share(protocol, hosts) * 0.5 * tree_correction(protocol, size.count());
-      break;
-    case Algorithm::kNvls:
-    case Algorithm::kNvlsTree:
-      result.latency_s = 2 * hop + 2 * static_cast<double>(tree_depth(hosts)) * wire;
-      // An inner host takes in two children and, of the other tree, its parent: twice the buffer.
-      result.algbw_Bps = std::min(port * kNcclSharpShare * g / (g + 1), hosts > 2 ? nic / 2 : nic);
-      break;
-  }
+  return kGiga * (hosts == 1 ? 87.7 : hosts == 2 ? 22.5 * h : 19.0 * h);
+}
+
+/// Of the slower of a GPU's port and its host's NICs, as NCCL counts them.
+double bus_Bps(const Machine& machine) {
+  const double nic = machine.hosts().size() > 1 ? machine.slowest_nic_Bps() * kNcclNetworkShare
+                                                : std::numeric_limits<double>::max();
+  return machine.gpus_per_node() > 1 ? std::min(machine.port_Bps() * kNcclLinkShare, nic) : nic;
+}
+
+/// A ring of so many steps, `across` of which are between hosts.
+Formula ring_formula(const Machine& machine, Protocol protocol, double steps, double across) {
+  const double hop = hop_latency_s(Algorithm::kRing, protocol, machine.hosts().front().hop);
+  const double wire = hop_latency_s(Algorithm::kRing, protocol, HopKind::kNetwork);
+  const double algbw_per_bus = static_cast<double>(machine.rank_count()) / steps;
+  Formula result{base_latency_s(Algorithm::kRing, protocol) + std::max(0.0, steps - across) * hop +
+                     across * wire,
+                 bus_Bps(machine) * ring_share(protocol, machine.gpus_per_node()) * algbw_per_bus};
   if (protocol == Protocol::kLl) {
-    result.algbw_Bps = std::min(result.algbw_Bps, ll_limit * n / (2 * (n - 1)));
+    result.algbw_Bps =
+        std::min(result.algbw_Bps, ll_limit_Bps(machine.hosts().size()) * algbw_per_bus);
   }
   return result;
+}
+
+Formula formula(const Machine& machine, Bytes size, Algorithm algorithm, Protocol protocol) {
+  const std::size_t hosts = machine.hosts().size();
+  const auto n = static_cast<double>(machine.rank_count());
+  const auto g = static_cast<double>(machine.gpus_per_node());
+  const double steps = 2 * (n - 1);
+  if (algorithm == Algorithm::kRing) {
+    return ring_formula(machine, protocol, steps, hosts > 1 ? 2.0 * static_cast<double>(hosts) : 0);
+  }
+  const double hop = hop_latency_s(algorithm, protocol, machine.hosts().front().hop);
+  const double wires = static_cast<double>(tree_depth(hosts)) *
+                       hop_latency_s(algorithm, protocol, HopKind::kNetwork);
+  if (algorithm == Algorithm::kTree) {
+    Formula result{base_latency_s(algorithm, protocol) + 2 * ((g - 1) * hop + wires),
+                   bus_Bps(machine) * tree_share(protocol, hosts) * 0.5 *
+                       tree_correction(protocol, size.count())};
+    if (protocol == Protocol::kLl) {
+      result.algbw_Bps = std::min(result.algbw_Bps, ll_limit_Bps(hosts) * n / steps);
+    }
+    return result;
+  }
+  // NVLS. An inner host takes in two children and, of the other tree, its parent: twice the buffer.
+  const double nic = hosts > 1 ? machine.slowest_nic_Bps() * kNcclNetworkShare
+                               : std::numeric_limits<double>::max();
+  return {2 * hop + 2 * wires,
+          std::min(machine.port_Bps() * kNcclLinkShare * kNcclSharpShare * g / (g + 1),
+                   hosts > 2 ? nic / 2 : nic)};
+}
+
+double seconds_of(const Formula& cost, Bytes size) {
+  return cost.latency_s + static_cast<double>(size.count()) / cost.algbw_Bps;
 }
 
 /// Why the machine cannot run it; empty if it can.
@@ -145,8 +163,7 @@ Tuned tune(const Machine& machine, Bytes size, const Choice& choice) {
         reason = std::string(to_string(algorithm)) + " needs " + why_not;
         continue;
       }
-      const Formula cost = formula(machine, size, algorithm, protocol);
-      const double estimate = cost.latency_s + static_cast<double>(size.count()) / cost.algbw_Bps;
+      const double estimate = seconds_of(formula(machine, size, algorithm, protocol), size);
       if (estimate < best.estimate_s) {
         best = {algorithm, protocol, estimate};
       }
@@ -155,6 +172,25 @@ Tuned tune(const Machine& machine, Bytes size, const Choice& choice) {
   if (!std::isfinite(best.estimate_s)) {
     throw ConfigError(ErrorContext{"", "cluster '" + machine.cluster().name() + "'",
                                    "what cannot run the algorithm and protocol asked for", reason});
+  }
+  return best;
+}
+
+Protocol tune_one_way_ring(const Machine& machine, Bytes size) {
+  const double steps = static_cast<double>(machine.rank_count()) - 1;
+  const double across = static_cast<double>(machine.hosts().size()) - 1;
+  Protocol best = Protocol::kSimple;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Protocol protocol : {Protocol::kLl, Protocol::kLl128, Protocol::kSimple}) {
+    if (!refusal(machine, Algorithm::kRing, protocol).empty()) {
+      continue;
+    }
+    const double estimate =
+        seconds_of(ring_formula(machine, protocol, std::max(1.0, steps), across), size);
+    if (estimate < least) {
+      least = estimate;
+      best = protocol;
+    }
   }
   return best;
 }

@@ -1,0 +1,89 @@
+#include "export/rank_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.hpp"
+
+namespace rackrail::exporting {
+
+std::vector<HostSlots> host_slots(const topology::Topology& cluster) {
+  std::vector<HostSlots> hosts;
+  std::set<std::string> seen;
+  for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
+    const topology::Node& node = cluster.node(cluster.node_of(Rank(r)));
+    const std::string name = node.host.empty() ? node.name : node.host;
+    if (!hosts.empty() && hosts.back().name == name) {
+      ++hosts.back().ranks;
+      continue;
+    }
+    if (!seen.insert(name).second) {
+      throw ConfigError(
+          ErrorContext{"", "cluster '" + cluster.name() + "'",
+                       fmt::format("rank {} on '{}', apart from its other ranks", r, name),
+                       "ranks of a host side by side; 'rackrail place' orders them"});
+    }
+    hosts.push_back({name, 1});
+  }
+  require_plain_names(hosts);
+  return hosts;
+}
+
+void require_plain_names(std::span<const HostSlots> hosts) {
+  for (const HostSlots& host : hosts) {
+    if (host.name.find_first_of(" \t\r\n,=#[]\"'") != std::string::npos) {
+      throw ConfigError(
+          ErrorContext{"", "host names", "'" + host.name + "'",
+                       "names without spaces and , = # [ ] \" ', which hostfiles cannot quote"});
+    }
+  }
+}
+
+std::string openmpi_hostfile(std::span<const HostSlots> hosts) {
+  std::string text;
+  for (const HostSlots& host : hosts) {
+    text += fmt::format("{} slots={}\n", host.name, host.ranks);
+  }
+  return text;
+}
+
+std::string slurm_hostfile(std::span<const HostSlots> hosts) {
+  std::string text;
+  for (const HostSlots& host : hosts) {
+    for (std::size_t i = 0; i < host.ranks; ++i) {
+      text += host.name + "\n";
+    }
+  }
+  return text;
+}
+
+std::string node_list(std::span<const HostSlots> hosts) {
+  std::string text;
+  for (const HostSlots& host : hosts) {
+    text += (text.empty() ? "" : ",") + host.name;
+  }
+  return text + "\n";
+}
+
+std::string torchrun_script(std::span<const HostSlots> hosts) {
+  std::string text = fmt::format(
+      R"(#!/bin/sh
+# Ranks in this order: start this on every host, with what torchrun shall run as arguments.
+# MASTER_PORT is 29500 unless it is set.
+case "$(hostname)" in) ");
+      for (std::size_t i = 0; i < hosts.size(); ++i) {
+    text += fmt::format("{0}|{0}.*) node={1}; ranks={2};;\n", hosts[i].name, i, hosts[i].ranks);
+  }
+  text += fmt::format(
+      R"(*) echo "$(hostname) is none of the {0} hosts of this job" >&2; exit 2;;
+esac
+exec torchrun --nnodes={0} --node-rank="$node" --nproc-per-node="$ranks" \
+  --master-addr={1} --master-port="${{MASTER_PORT:-29500}}" "$@"
+)",
+      hosts.size(), hosts.front().name);
+  return text;
+}
+
+}  // namespace rackrail::exporting
