@@ -68,20 +68,20 @@ std::string node_list(std::span<const HostSlots> hosts) {
 }
 
 std::string torchrun_script(std::span<const HostSlots> hosts) {
-  std::string text = fmt::format(
-      R"(#!/bin/sh
+  std::string text = R"sh(#!/bin/sh
 # Ranks in this order: start this on every host, with what torchrun shall run as arguments.
 # MASTER_PORT is 29500 unless it is set.
-case "$(hostname)" in) ");
-      for (std::size_t i = 0; i < hosts.size(); ++i) {
+case "$(hostname)" in
+)sh";
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
     text += fmt::format("{0}|{0}.*) node={1}; ranks={2};;\n", hosts[i].name, i, hosts[i].ranks);
   }
   text += fmt::format(
-      R"(*) echo "$(hostname) is none of the {0} hosts of this job" >&2; exit 2;;
+      R"sh(*) echo "$(hostname) is none of the {0} hosts of this job" >&2; exit 2;;
 esac
 exec torchrun --nnodes={0} --node-rank="$node" --nproc-per-node="$ranks" \
   --master-addr={1} --master-port="${{MASTER_PORT:-29500}}" "$@"
-)",
+)sh",
       hosts.size(), hosts.front().name);
   return text;
 }

@@ -9,7 +9,7 @@
 namespace rackrail::topology {
 namespace {
 
-std::string quoted(const std::string& text) {
+std::string dot_text(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -39,12 +39,12 @@ std::string vertices_text(const Topology& topology) {
   for (std::size_t v = 0; v < topology.node_count(); ++v) {
     const Node& node = topology.node(NodeId(v));
     const std::string line =
-        fmt::format("{} [shape={}];\n", quoted(node.name), shape_of(topology, NodeId(v)));
+        fmt::format("{} [shape={}];\n", dot_text(node.name), shape_of(topology, NodeId(v)));
     (node.host.empty() ? text : hosts[node.host]) += "  " + line;
   }
   std::size_t number = 0;
   for (const auto& [host, lines] : hosts) {
-    text += fmt::format("  subgraph cluster_{} {{\n  label={};\n{}  }}\n", number++, quoted(host),
+    text += fmt::format("  subgraph cluster_{} {{\n  label={};\n{}  }}\n", number++, dot_text(host),
                         lines);
   }
   return text;
@@ -54,7 +54,7 @@ std::string vertices_text(const Topology& topology) {
 
 std::string to_graphviz(const Topology& topology) {
   std::string text = fmt::format("digraph {} {{\n  node [fontsize=10]; edge [fontsize=8];\n",
-                                 quoted(topology.name()));
+                                 dot_text(topology.name()));
   text += vertices_text(topology);
   std::set<LinkId> drawn;
   for (std::size_t i = 0; i < topology.link_count(); ++i) {
@@ -64,8 +64,8 @@ std::string to_graphviz(const Topology& topology) {
     const bool is_both = back && topology.link(*back).bandwidth == link.bandwidth &&
                          topology.link(*back).latency == link.latency;
     if (is_both) drawn.insert(*back);
-    text += fmt::format("  {} -> {} [label={}{}];\n", quoted(topology.node(link.from).name),
-                        quoted(topology.node(link.to).name), quoted(to_string(link.bandwidth)),
+    text += fmt::format("  {} -> {} [label={}{}];\n", dot_text(topology.node(link.from).name),
+                        dot_text(topology.node(link.to).name), dot_text(to_string(link.bandwidth)),
                         is_both ? ", dir=none" : "");
   }
   return text + "}\n";

@@ -1,0 +1,250 @@
+#include "plan/msccl/from_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "base/error.hpp"
+
+namespace rackrail::plan::msccl {
+
+namespace {
+
+constexpr std::uint64_t kMostChunks = 4096;
+
+[[noreturn]] void refuse(const TransferGraph& graph, std::string found, std::string expected) {
+  throw ConfigError(
+      ErrorContext{"", "schedule '" + graph.name() + "'", std::move(found), std::move(expected)});
+}
+
+/// A step of one GPU.
+struct StepId {
+  int block = -1;
+  int step = -1;
+};
+
+/// Places of the graph's chunks in units of equal size: the parts of the ranks in order, where the
+/// collective has parts.
+class Layout {
+ public:
+  explicit Layout(const TransferGraph& graph) : sizes_(graph.chunk_count()), places_(sizes_) {
+    std::uint64_t unit = 0;
+    for (const std::uint32_t weight : graph.chunk_weights()) {
+      unit = std::gcd(unit, std::uint64_t{weight});
+    }
+    std::uint64_t total = 0;
+    for (std::size_t c = 0; c < sizes_; ++c) {
+      counts_.push_back(static_cast<int>(graph.chunk_weights()[c] / unit));
+      total += graph.chunk_weights()[c] / unit;
+    }
+    if (total > kMostChunks) {
+      refuse(graph, fmt::format("chunks of {} units", total),
+             fmt::format("at most {}: MSCCL's chunks are all of one size", kMostChunks));
+    }
+    total_ = static_cast<int>(total);
+    place_chunks(graph);
+  }
+
+  int total() const { return total_; }
+  int place(std::size_t chunk) const { return offsets_[chunk]; }
+  int count(std::size_t chunk) const { return counts_[chunk]; }
+
+ private:
+  void place_chunks(const TransferGraph& graph) {
+    offsets_.assign(sizes_, 0);
+    if (graph.owners().empty()) {
+      std::exclusive_scan(counts_.begin(), counts_.end(), offsets_.begin(), 0);
+      return;
+    }
+    const auto ranks = static_cast<int>(graph.rank_count());
+    std::vector<int> filled(graph.rank_count(), 0);
+    for (std::size_t c = 0; c < sizes_; ++c) {
+      int& part = filled[graph.owners()[c].index()];
+      offsets_[c] = static_cast<int>(graph.owners()[c].value()) * (total_ / ranks) + part;
+      part += counts_[c];
+    }
+    if (std::ranges::any_of(filled, [&](int part) { return part * ranks != total_; })) {
+      refuse(graph, "ranks that own unequal parts", "equal ones, as MSCCL has them");
+    }
+  }
+
+  std::size_t sizes_;
+  std::size_t places_;
+  int total_ = 0;
+  std::vector<int> counts_;
+  std::vector<int> offsets_;
+};
+
+class Writer {
+ public:
+  explicit Writer(const TransferGraph& graph)
+      : graph_(graph),
+        layout_(graph),
+        sends_(graph.transfers().size()),
+        receives_(graph.transfers().size()),
+        last_sum_(graph.rank_count()) {}
+
+  Program write() {
+    program_.name = graph_.name();
+    program_.collective = graph_.collective();
+    program_.chunks = layout_.total();
+    // An all-gather's executor puts each input into its place; the others work on the input.
+    program_.is_out_of_place = graph_.collective() == Collective::kAllGather;
+    program_.gpus.resize(graph_.rank_count());
+    for (Gpu& gpu : program_.gpus) {
+      (buffer() == Buffer::kInput ? gpu.input_chunks : gpu.output_chunks) = layout_.total();
+    }
+    for (std::uint32_t t = 0; t < graph_.transfers().size(); ++t) {
+      add(TransferId(t));
+    }
+    return std::move(program_);
+  }
+
+ private:
+  Buffer buffer() const {
+    return graph_.collective() == Collective::kAllGather ? Buffer::kOutput : Buffer::kInput;
+  }
+
+  /// Of a transfer: its chunks as runs that are contiguous in the program, none longer than a step
+  /// may be.
+  std::vector<std::pair<int, int>> runs(const Transfer& transfer) const {
+    std::vector<std::pair<int, int>> runs;  // offset, count
+    for (std::uint32_t c = transfer.chunk_begin; c < transfer.chunk_begin + transfer.chunk_count;
+         ++c) {
+      for (int done = 0; done < layout_.count(c);) {
+        const int offset = layout_.place(c) + done;
+        const bool goes_on = !runs.empty() && runs.back().first + runs.back().second == offset &&
+                             runs.back().second < kMostCount;
+        if (!goes_on) {
+          runs.emplace_back(offset, 0);
+        }
+        const int more = std::min(layout_.count(c) - done, kMostCount - runs.back().second);
+        runs.back().second += more;
+        done += more;
+      }
+    }
+    return runs;
+  }
+
+  /// The block of a connection that still has room for so many steps; the next channel's if none.
+  int block_of(std::uint32_t from, std::uint32_t to, bool is_sender, std::size_t steps) {
+    auto& [channel, blocks] = connections_[{from, to}];
+    const bool is_full = channel < 0 || room_used(from, blocks.first) + steps > kMostSteps ||
+                         room_used(to, blocks.second) + steps > kMostSteps;
+    if (is_sender && is_full) {
+      if (++channel >= kMostChannels) {
+        refuse(graph_,
+               fmt::format("more than {} steps between ranks {} and {}",
+                           kMostSteps * static_cast<std::size_t>(kMostChannels), from, to),
+               "fewer: --to msccl of a plan with larger pieces");
+      }
+      program_.channels = std::max(program_.channels, channel + 1);
+      blocks = {new_block(from, static_cast<int>(to), -1, channel),
+                new_block(to, -1, static_cast<int>(from), channel)};
+    }
+    return is_sender ? blocks.first : blocks.second;
+  }
+
+  std::size_t room_used(std::uint32_t gpu, int block) const {
+    return program_.gpus[gpu].blocks[static_cast<std::size_t>(block)].steps.size();
+  }
+
+  int new_block(std::uint32_t gpu, int send_to, int receive_from, int channel) {
+    std::vector<ThreadBlock>& blocks = program_.gpus[gpu].blocks;
+    blocks.push_back({send_to, receive_from, channel, {}});
+    return static_cast<int>(blocks.size()) - 1;
+  }
+
+  /// Appends a step that waits for others of its GPU.
+  StepId append(std::uint32_t gpu, int block, Step step, const std::map<int, int>& waits) {
+    std::vector<ThreadBlock>& blocks = program_.gpus[gpu].blocks;
+    std::vector<Step>& steps = blocks[static_cast<std::size_t>(block)].steps;
+    std::size_t left = waits.size();
+    for (const auto& [other, wanted] : waits) {
+      blocks[static_cast<std::size_t>(other)].steps[static_cast<std::size_t>(wanted)].is_wanted =
+          true;
+      Step& waiting = --left == 0 ? step : steps.emplace_back();
+      waiting.wanted_block = other;
+      waiting.wanted_step = wanted;
+    }
+    steps.push_back(step);
+    return {block, static_cast<int>(steps.size()) - 1};
+  }
+
+  static void wait_for(std::map<int, int>& waits, const StepId& step, int own_block) {
+    if (step.block >= 0 && step.block != own_block) {
+      int& latest = waits.try_emplace(step.block, step.step).first->second;
+      latest = std::max(latest, step.step);
+    }
+  }
+
+  /// Upper limit of the steps that a transfer takes at one end: its runs and what they wait for.
+  std::size_t steps_of(TransferId id, std::size_t runs) const {
+    return runs + graph_.dependencies(id).size() + runs;
+  }
+
+  void add(TransferId id) {
+    const Transfer& transfer = graph_.transfer(id);
+    const std::uint32_t from = transfer.src.value();
+    const std::uint32_t to = transfer.dst.value();
+    const std::vector<std::pair<int, int>> pieces = runs(transfer);
+    const std::size_t steps = steps_of(id, pieces.size());
+    if (steps > kMostSteps) {
+      refuse(graph_, fmt::format("a transfer of {} steps", steps),
+             fmt::format("at most {}", kMostSteps));
+    }
+    const int sender = block_of(from, to, true, steps);
+    const int receiver = block_of(from, to, false, steps);
+    std::map<int, int> waits;
+    for (const TransferId other : graph_.dependencies(id)) {
+      const Transfer& earlier = graph_.transfer(other);
+      wait_for(waits, (earlier.dst == transfer.src ? receives_ : sends_)[other.index()], sender);
+    }
+    for (const auto& [offset, count] : pieces) {
+      const Place place{buffer(), offset};
+      Step step{StepType::kSend, place, place, count};
+      sends_[id.index()] = append(from, sender, step, waits);
+      waits.clear();
+      const bool is_sum = transfer.op == TransferOp::kReduce;
+      step.type = is_sum ? StepType::kReceiveReduceCopy : StepType::kReceive;
+      std::map<int, int> sums;
+      for (int unit = offset; is_sum && unit < offset + count; ++unit) {
+        wait_for(sums, last_sum_[to][unit], receiver);
+      }
+      receives_[id.index()] = append(to, receiver, step, sums);
+      for (int unit = offset; unit < offset + count; ++unit) {
+        last_sum_[to][unit] = is_sum ? receives_[id.index()] : StepId{};
+      }
+    }
+  }
+
+  const TransferGraph& graph_;
+  Layout layout_;
+  Program program_;
+  /// By pair: the channel in use, and its blocks at both ends.
+  struct Connection {
+    int channel = -1;
+    std::pair<int, int> blocks;
+  };
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Connection> connections_;
+  std::vector<StepId> sends_;                    // by transfer: its last step
+  std::vector<StepId> receives_;                 // likewise
+  std::vector<std::map<int, StepId>> last_sum_;  // by rank and place
+};
+
+}  // namespace
+
+Program from_graph(const TransferGraph& graph) {
+  if (graph.codecs().size() > 1) {
+    refuse(graph, "codecs", "FP32 alone: plan with --error-budget 0");
+  }
+  if (!graph.mutual_sums().empty()) {
+    refuse(graph, "sums in which both sides add", "another family: MSCCL adds in no fixed order");
+  }
+  return Writer(graph).write();
+}
+
+}  // namespace rackrail::plan::msccl
