@@ -375,6 +375,32 @@ FastestOfFamilies simulate_collective(const CollectiveCase& c, const std::string
   return std::move(*fastest);
 }
 
+/// With a schedule from a file, which has no family.
+FastestOfFamilies simulate_graph(const CollectiveCase& c,
+                                 const std::shared_ptr<const plan::TransferGraph>& graph) {
+  if (graph->rank_count() != c.cluster.rank_count()) {
+    throw ConfigError(ErrorContext{
+        "", "schedule '" + graph->name() + "'", fmt::format("{} ranks", graph->rank_count()),
+        fmt::format("{}, as cluster '{}' has", c.cluster.rank_count(), c.cluster.name())});
+  }
+  const std::int64_t slice = *c.slice_elements;
+  const auto run = [graph, slice, &c](const sim::SimulationOptions& options) {
+    return sim::simulate_collective(*graph, c.elements, slice, c.cluster, options);
+  };
+  const auto largest = static_cast<std::int64_t>(
+      std::ceil(planner::shape_of(*graph).largest_share * static_cast<double>(c.elements)));
+  return {graph->name(), graph->mechanism(), run(c.simulation), largest, run};
+}
+
+std::string_view name_of(plan::Collective what) {
+  for (const Collective& known : kCollectives) {
+    if (known.what == what) {
+      return known.name;
+    }
+  }
+  return {};
+}
+
 /// Simulates it again with what is to be written, and writes that.
 sim::Records write_records(const CollectiveCase& c, const FastestOfFamilies& fastest,
                            const RecordFiles& files) {
@@ -433,7 +459,8 @@ void run_collective(Session& session, const topology::Topology& cluster,
                     const CollectiveOptions& options, const sim::SimulationOptions& simulation,
                     const RecordFiles& files) {
   files.add_outputs(session);
-  const plan::Collective what = parse_collective(options.collective);
+  const plan::Collective what =
+      options.graph ? options.graph->collective() : parse_collective(options.collective);
   const auto option = [](const char* name, const std::string& text, auto parse) {
     return named("<command line>", name, [&] { return parse(text); });
   };
@@ -488,7 +515,8 @@ void run_collective(Session& session, const topology::Topology& cluster,
     ends_early.emplace();
   }
   const auto start = std::chrono::steady_clock::now();
-  const FastestOfFamilies fastest = simulate_collective(c, options.schedule);
+  const FastestOfFamilies fastest =
+      options.graph ? simulate_graph(c, options.graph) : simulate_collective(c, options.schedule);
   const auto& [family, mechanism, result, largest_message, again, ended_early] = fastest;
   const double wall = seconds_since(start);
   options.decisions->write();
@@ -533,7 +561,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
   }
   notes = say_notes(session, cluster, std::move(notes));
   if (session.json) {
-    session.print_json({{"collective", options.collective},
+    session.print_json({{"collective", name_of(what)},
                         {"bytes", whole.count()},
                         {"codec", plan::to_string(codec)},
                         {"time_s", result.time.seconds()},
@@ -555,7 +583,7 @@ void run_collective(Session& session, const topology::Topology& cluster,
                         {"peak_rss_bytes", peak_rss_bytes()}});
     return;
   }
-  fmt::print("{} of {} over {} ranks of {}, {}\n\n", options.collective, to_string(whole),
+  fmt::print("{} of {} over {} ranks of {}, {}\n\n", name_of(what), to_string(whole),
              cluster.rank_count(), cluster.name(),
              mechanism.empty() ? std::string(family) : fmt::format("{}: {}", family, mechanism));
   Table table({{"time", Align::kRight},

@@ -7,6 +7,7 @@
 #include "cli/decision_file.hpp"
 #include "cli/record_files.hpp"
 #include "cli/session.hpp"
+#include "plan/transfer_graph.hpp"
 #include "sim/simulator.hpp"
 #include "topology/topology.hpp"
 
@@ -21,6 +22,8 @@ struct CollectiveOptions {
   std::string search = "quick";  ///< as parse_search() takes it
   std::string slice;             ///< empty: 1 MiB; of rings and "best", what is fastest
   std::shared_ptr<DecisionFile> decisions = std::make_shared<DecisionFile>();
+  /// What runs, where it comes from a file; `schedule`, `search` and `collective` say nothing then.
+  std::shared_ptr<const plan::TransferGraph> graph;
 };
 
 /// Prints time, rates, the exact lower bound and the busiest links, and, where there are files to

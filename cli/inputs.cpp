@@ -17,6 +17,8 @@
 #include "plan/cost_model.hpp"
 #include "plan/device_class.hpp"
 #include "plan/format.hpp"
+#include "plan/msccl/program.hpp"
+#include "plan/msccl/to_graph.hpp"
 #include "runtime/transport.hpp"
 #include "topology/reader.hpp"
 
@@ -270,6 +272,17 @@ std::string workload_of_plan(const plan::Plan& plan, const std::string& plan_pat
                      "--workload with the file that the plan was made for"});
   }
   return plan.workload_name;
+}
+
+bool is_foreign_schedule(const std::string& path) {
+  std::error_code status;
+  return std::filesystem::is_regular_file(path, status) &&
+         plan::msccl::looks_like_program(read_file(path));
+}
+
+plan::TransferGraph load_foreign_schedule(Session& session, const std::string& path) {
+  session.add_input(path);
+  return plan::msccl::to_graph(plan::msccl::parse_program(read_file(path), path), path);
 }
 
 bool is_cluster(const std::string& name_or_path) {

@@ -86,6 +86,11 @@ std::filesystem::path training_file(const std::string& name_or_path);
 /// Constants of the NCCL model: a file, or the name of one in configs/nccl; empty: the usual ones.
 sim::nccl::Parameters load_nccl_parameters(Session& session, const std::string& name_or_path);
 
+/// Whether this is a file with a schedule of another program: an MSCCL program.
+bool is_foreign_schedule(const std::string& path);
+/// Reads it, notes the input. Throws ConfigError with file and place.
+plan::TransferGraph load_foreign_schedule(Session& session, const std::string& path);
+
 /// Whether this is the name of a shipped cluster or a file that a reader of clusters takes for one.
 bool is_cluster(const std::string& name_or_path);
 

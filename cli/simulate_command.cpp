@@ -58,6 +58,7 @@ struct SimulateOptions {
   std::string step = "last";        ///< which of them is reported
   bool has_seed = false;            ///< on the command line
   bool every_flow = false;
+  std::string of_collectives;  ///< --bytes or --slice, if one of them was given
 
   sim::Scenario read(Session& session, const topology::Topology& on) const;
   sim::SimulationOptions simulation(Session& session, const topology::Topology& on) const;
@@ -334,7 +335,28 @@ void run_step(Session& session, const SimulateOptions& options) {
   session.print_json(answer);
 }
 
+/// An MSCCL program, on the cluster beside it.
+void run_foreign(Session& session, SimulateOptions options) {
+  if (!options.plan.empty() || !options.collective.collective.empty()) {
+    throw ConfigError(ErrorContext{"<command line>", "simulate", options.target + " and another",
+                                   "one: the file says which collective it is"});
+  }
+  if (options.cluster.cluster.empty()) {
+    throw ConfigError(ErrorContext{"<command line>", "simulate", options.target + " alone",
+                                   "--cluster with the cluster that it runs on"});
+  }
+  options.collective.graph =
+      std::make_shared<plan::TransferGraph>(load_foreign_schedule(session, options.target));
+  const topology::Topology cluster = options.cluster.load(session);
+  run_collective(session, cluster, options.collective, options.simulation(session, cluster),
+                 options.files);
+}
+
 void run_simulate(Session& session, SimulateOptions options) {
+  if (is_foreign_schedule(options.target)) {
+    run_foreign(session, std::move(options));
+    return;
+  }
   const bool is_collective = !options.collective.collective.empty();
   if (is_collective && !options.target.empty() && !options.cluster.cluster.empty()) {
     throw ConfigError(ErrorContext{
@@ -353,6 +375,10 @@ void run_simulate(Session& session, SimulateOptions options) {
     }
   }
   if (!options.plan.empty()) {
+    if (!options.of_collectives.empty()) {
+      throw ConfigError(ErrorContext{"<command line>", options.of_collectives, "a plan",
+                                     "--collective, or an MSCCL program: a plan has its own"});
+    }
     run_step(session, options);
     return;
   }
@@ -380,7 +406,8 @@ void add_simulate_command(CLI::App& app, Session& session) {
   add_common_options(*command, session);
   const auto options = std::make_shared<SimulateOptions>();
   command->add_option("target", options->target,
-                      "Plan file; or a cluster, with --collective or --plan");
+                      "Plan file; a cluster, with --collective or --plan; or an MSCCL program, "
+                      "with --cluster");
   CLI::Option* plan = command->add_option("--plan", options->plan,
                                           "Plan file, if the first argument is its cluster");
   command->add_option("--cluster", options->cluster.cluster,
@@ -418,8 +445,7 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->add_option(
           "--bytes,--size", options->collective.bytes,
           "Size of each rank's buffer, e.g. '1 GiB': what is summed, or all that is gathered")
-      ->capture_default_str()
-      ->needs(collective);
+      ->capture_default_str();
   command
       ->add_option("--schedule", options->collective.schedule,
                    "Schedule family, e.g. ring; 'rackrail info' lists them. best: look for "
@@ -431,11 +457,10 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->capture_default_str()
       ->needs(collective);
   options->collective.decisions->add_to(*command)->needs(collective);
-  command
-      ->add_option("--slice", options->collective.slice,
-                   "Size of the pieces in which messages are pipelined, e.g. '1 MiB'. Default: 1 "
-                   "MiB; for rings and --schedule best the fastest")
-      ->needs(collective);
+  command->add_option(
+      "--slice", options->collective.slice,
+      "Size of the pieces in which messages are pipelined, e.g. '1 MiB'. Default: 1 "
+      "MiB; for rings and --schedule best the fastest");
   command
       ->add_flag("--every-flow", options->every_flow,
                  "Simulate every flow of a collective. By default identical parts of the cluster "
@@ -465,10 +490,16 @@ void add_simulate_command(CLI::App& app, Session& session) {
       ->check(CLI::Range(1, kMostConnections));
   command->footer(
       "Examples: rackrail simulate plan.json --trace step.json\n"
-      "          rackrail simulate a100-8x8 --collective all-reduce --bytes 1GiB --schedule ring");
+      "          rackrail simulate a100-8x8 --collective all-reduce --bytes 1GiB --schedule ring\n"
+      "          rackrail simulate allreduce.xml --cluster my-cluster.csv --bytes 64MiB");
   command->callback([&session, options, command] {
     session.command = "simulate";
     options->has_seed = command->count("--seed") > 0;
+    for (const char* option : {"--bytes", "--slice"}) {
+      if (command->count(option) > 0) {
+        options->of_collectives = option;
+      }
+    }
     run_simulate(session, *options);
   });
 }

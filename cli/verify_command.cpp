@@ -23,7 +23,40 @@ struct VerifyOptions {
   std::string workload;
 };
 
+/// One schedule by itself, from an MSCCL program.
+void verify_foreign(Session& session, const VerifyOptions& options) {
+  const plan::TransferGraph graph = load_foreign_schedule(session, options.plan);
+  const plan::VerifyReport report = plan::verify(graph, nullptr);
+  session.status = report.ok() ? kDone : kNotMet;
+  if (session.json) {
+    session.print_json({{"ok", report.ok()},
+                        {"problems", report.problems},
+                        {"schedules",
+                         {{{"name", graph.name()},
+                           {"ranks", graph.rank_count()},
+                           {"transfers", report.transfers},
+                           {"depth", report.depth},
+                           {"largest_fan_in", report.largest_fan_in}}}}});
+    return;
+  }
+  fmt::print("{}: {} ranks, {} transfers, at most {} in a row, at most {} into a rank at once\n\n",
+             graph.name(), graph.rank_count(), report.transfers, report.depth,
+             report.largest_fan_in);
+  for (const std::string& problem : report.problems) {
+    fmt::print("wrong: {}\n", problem);
+  }
+  if (report.ok()) {
+    fmt::print(
+        "right: every rank ends with every contribution exactly once and the same bits;\n"
+        "       no deadlock, and no step races another\n");
+  }
+}
+
 void run_verify(Session& session, const VerifyOptions& options) {
+  if (is_foreign_schedule(options.plan)) {
+    verify_foreign(session, options);
+    return;
+  }
   const PlanInput input =
       load_unverified_input(session, options.plan, options.cluster, options.workload);
   ProgressBar bar("checking", session.progress_elsewhere());
@@ -69,10 +102,11 @@ void run_verify(Session& session, const VerifyOptions& options) {
 }  // namespace
 
 void add_verify_command(CLI::App& app, Session& session) {
-  CLI::App* command = app.add_subcommand("verify", "Prove that a plan's schedules are correct");
+  CLI::App* command = app.add_subcommand(
+      "verify", "Prove that a plan's schedules, or an MSCCL program, are correct");
   add_common_options(*command, session);
   const auto options = std::make_shared<VerifyOptions>();
-  command->add_option("plan", options->plan, "Plan file")->required();
+  command->add_option("plan", options->plan, "Plan file, or an MSCCL program (XML)")->required();
   command->add_option("--cluster", options->cluster.cluster,
                       "Cluster file of the plan; not needed for a shipped cluster");
   options->cluster.add_to(*command);

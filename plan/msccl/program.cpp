@@ -17,8 +17,8 @@ namespace rackrail::plan::msccl {
 namespace {
 
 constexpr int kMostGpus = 4096;
-constexpr int kMostChunks = 1 << 20;
-constexpr std::size_t kMostSteps = 4'000'000;
+constexpr int kLargestNumber = 1 << 20;
+constexpr std::size_t kMostStepsRead = 4'000'000;
 
 constexpr std::array<std::pair<std::string_view, StepType>, 9> kTypes{{
     {"nop", StepType::kNop},
@@ -135,15 +135,15 @@ void require_inside(const Element& element, const Gpu& gpu, const Place& place, 
 Step read_step(const Element& element, const Gpu& gpu, const ThreadBlock& block) {
   Step step;
   step.type = element.word("type", kTypes);
-  step.wanted_block = element.number("depid", -1, kMostChunks);
-  step.wanted_step = step.wanted_block < 0 ? -1 : element.number("deps", 0, kMostChunks);
+  step.wanted_block = element.number("depid", -1, kLargestNumber);
+  step.wanted_step = step.wanted_block < 0 ? -1 : element.number("deps", 0, kLargestNumber);
   step.is_wanted = element.number_or("hasdep", 0, 1, 0) == 1;
   if (step.type == StepType::kNop) {
     return step;
   }
-  step.count = element.number("cnt", 1, kMostChunks);
-  step.source = {element.word("srcbuf", kBuffers), element.number("srcoff", -1, kMostChunks)};
-  step.target = {element.word("dstbuf", kBuffers), element.number("dstoff", -1, kMostChunks)};
+  step.count = element.number("cnt", 1, kLargestNumber);
+  step.source = {element.word("srcbuf", kBuffers), element.number("srcoff", -1, kLargestNumber)};
+  step.target = {element.word("dstbuf", kBuffers), element.number("dstoff", -1, kLargestNumber)};
   if (sends(step.type) && block.send_to < 0) {
     element.fail("a step that sends", "a thread block whose 'send' is a rank");
   }
@@ -165,11 +165,11 @@ Step read_step(const Element& element, const Gpu& gpu, const ThreadBlock& block)
 
 Gpu read_gpu(const Element& element, int rank, int ranks, std::size_t& steps) {
   Gpu gpu;
-  gpu.input_chunks = element.number("i_chunks", 0, kMostChunks);
-  gpu.output_chunks = element.number("o_chunks", 0, kMostChunks);
-  gpu.scratch_chunks = element.number("s_chunks", 0, kMostChunks);
+  gpu.input_chunks = element.number("i_chunks", 0, kLargestNumber);
+  gpu.output_chunks = element.number("o_chunks", 0, kLargestNumber);
+  gpu.scratch_chunks = element.number("s_chunks", 0, kLargestNumber);
   for (const Element& tb : element.children("tb")) {
-    if (tb.number("id", 0, kMostChunks) != std::ssize(gpu.blocks)) {
+    if (tb.number("id", 0, kLargestNumber) != std::ssize(gpu.blocks)) {
       tb.fail(fmt::format("id=\"{}\"", tb.text("id")),
               fmt::format("{}: thread blocks in the order of their ids, none left out",
                           gpu.blocks.size()));
@@ -180,10 +180,10 @@ Gpu read_gpu(const Element& element, int rank, int ranks, std::size_t& steps) {
     if (block.send_to == rank || block.receive_from == rank) {
       tb.fail(fmt::format("gpu {} as its own peer", rank), "another rank");
     }
-    block.channel = tb.number("chan", 0, kMostChunks);
+    block.channel = tb.number("chan", 0, kLargestNumber);
     for (const Element& step : tb.children("step")) {
-      if (++steps > kMostSteps) {
-        step.fail("one step more", fmt::format("at most {}", kMostSteps));
+      if (++steps > kMostStepsRead) {
+        step.fail("one step more", fmt::format("at most {}", kMostStepsRead));
       }
       block.steps.push_back(read_step(step, gpu, block));
     }
@@ -191,9 +191,9 @@ Gpu read_gpu(const Element& element, int rank, int ranks, std::size_t& steps) {
   }
   for (const Element& tb : element.children("tb")) {
     for (const Element& step : tb.children("step")) {
-      const int wanted = step.number("depid", -1, kMostChunks);
+      const int wanted = step.number("depid", -1, kLargestNumber);
       if (wanted >= 0 && (wanted >= std::ssize(gpu.blocks) ||
-                          step.number("deps", 0, kMostChunks) >=
+                          step.number("deps", 0, kLargestNumber) >=
                               std::ssize(gpu.blocks[static_cast<std::size_t>(wanted)].steps))) {
         step.fail(fmt::format("a wait for step {} of tb {}", step.text("deps"), wanted),
                   "a step that is there");
@@ -252,8 +252,8 @@ Program parse_program(const std::string& content, const std::string& file) {
   program.name = root.text("name");
   program.protocol = root.text("proto");
   program.collective = root.word("coll", kCollectives);
-  program.channels = root.number("nchannels", 1, kMostChunks);
-  program.chunks = root.number("nchunksperloop", 1, kMostChunks);
+  program.channels = root.number("nchannels", 1, kLargestNumber);
+  program.chunks = root.number("nchunksperloop", 1, kLargestNumber);
   program.is_in_place = root.number_or("inplace", 0, 1, 0) == 1;
   program.is_out_of_place = root.number_or("outofplace", 0, 1, program.is_in_place ? 0 : 1) == 1;
   const int ranks = root.number("ngpus", 1, kMostGpus);

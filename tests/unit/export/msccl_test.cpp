@@ -50,8 +50,7 @@ int check_families(const topology::Topology& cluster, plan::Collective what) {
     }
     test::check_msccl_result(program);
     const auto read = plan::msccl::parse_program(plan::msccl::to_xml(program), "x.xml");
-    const plan::VerifyReport report =
-        plan::verify(plan::msccl::to_graph(read, "x.xml"), nullptr);
+    const plan::VerifyReport report = plan::verify(plan::msccl::to_graph(read, "x.xml"), nullptr);
     CAPTURE(report.problems);
     CHECK(report.ok());
     ++written;
