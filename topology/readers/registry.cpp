@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <functional>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -35,6 +37,27 @@ const Reader& reader_for(const std::filesystem::path& path, std::string_view con
   }
   throw ConfigError(ErrorContext{path.string(), "", "a file of no known kind",
                                  "a cluster file: " + format_names()});
+}
+
+/// Throws ConfigError for a tier that is not there.
+void set_tier_bandwidths(Topology& topology, const ReadOptions& options) {
+  if (options.tier_bandwidths.empty()) return;
+  std::set<std::string, std::less<>> tiers;
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const Link& link = topology.link(LinkId(i));
+    tiers.insert(link.tier);
+    if (const auto rate = options.tier_bandwidths.find(link.tier);
+        rate != options.tier_bandwidths.end()) {
+      topology.set_link_rate(LinkId(i), rate->second, link.latency);
+    }
+  }
+  for (const auto& [tier, rate] : options.tier_bandwidths) {
+    if (tiers.contains(tier)) continue;
+    throw ConfigError(ErrorContext{
+        "<command line>", "--tier-bandwidth", fmt::format("tier '{}'", tier),
+        tiers.empty() ? "none: this cluster has no links"
+                      : fmt::format("a tier of this cluster: {}", fmt::join(tiers, ", "))});
+  }
 }
 
 /// Nothing where all have cables.
@@ -81,6 +104,7 @@ ReadResult read_cluster_text(const std::filesystem::path& path, std::string cont
       throw ConfigError(ErrorContext{"", "", "no rank", "at least one GPU or host"});
     }
     result.topology.require_connected();
+    set_tier_bandwidths(result.topology, options);
     if (std::optional<std::string> note = note_of_cables(result.topology)) {
       result.notes.push_back(*std::move(note));
     }
