@@ -43,7 +43,7 @@ TEST_CASE("a tier's bandwidth replaces that of its links, both ways, and of no o
 
 TEST_CASE("a tier that is not there is refused with those that are") {
   CHECK(error_of([] { read_with("spine", 25_GBps); }) ==
-        "<command line>:--tier-bandwidth: found tier 'spine', expected a tier of this cluster: "
+        "<command line>: --tier-bandwidth: found tier 'spine', expected a tier of this cluster: "
         "host-link, uplink");
 }
 
