@@ -38,16 +38,20 @@ const plan::DeviceClass& device_class_named(const std::string& name) {
                                  fmt::format("one of {}", fmt::join(known, ", "))});
 }
 
-void set_device_class(topology::Topology& cluster, const std::string& name) {
+/// False: every rank has a class already, and another.
+bool set_device_class(topology::Topology& cluster, const std::string& name) {
   const std::string_view known = device_class_named(name).name;
+  bool is_used = false;
   for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
     const NodeId id = cluster.node_of(Rank(r));
     topology::Node node = cluster.node(id);
+    is_used = is_used || node.device_class.empty() || node.device_class == known;
     if (node.device_class.empty()) {
       node.device_class = known;
       cluster.set_node_properties(id, node);
     }
   }
+  return is_used;
 }
 
 std::map<std::string, Bandwidth, std::less<>> parse_tier_bandwidths(
@@ -95,7 +99,8 @@ void ClusterOptions::add_to(CLI::App& command) {
   command.add_option("--format", format,
                      "Format of the cluster file; found from its content by default");
   command.add_option("--device-class", device_class,
-                     "Device class where the cluster file names none, e.g. A100");
+                     "Device class where the cluster file names none, e.g. A100; in files of one "
+                     "machine (NCCL, nvidia-smi, rocm-smi) also instead of the one named");
   command
       .add_option("--tier-bandwidth", tier_bandwidths,
                   "Bandwidth of every link of a tier, e.g. 'spine=400 Gbit/s'. May be repeated; "
@@ -157,8 +162,11 @@ topology::Topology ClusterOptions::load(Session& session) const {
     session.note("note: " + note);
   }
   plan::name_device_classes(result.topology);
-  if (!device_class.empty()) {
-    set_device_class(result.topology, device_class);
+  if (!device_class.empty() && !set_device_class(result.topology, device_class)) {
+    session.note(fmt::format(
+        "note: --device-class {} changes nothing: the cluster file names another class for every "
+        "rank",
+        device_class));
   }
   if (!calibration.empty()) {
     set_calibration(result.topology, calibration);

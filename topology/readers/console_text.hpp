@@ -17,7 +17,7 @@ struct ConsoleWord {
   bool is_first = false;  ///< of its line
 };
 
-/// The words of a text, which must outlive them.
+/// The words of a text, which must outlive them, without marks of quotes or comments before lines.
 std::vector<ConsoleWord> console_words(std::string_view text);
 
 }  // namespace rackrail::topology

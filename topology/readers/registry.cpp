@@ -24,6 +24,20 @@ std::string format_names() {
   return names;
 }
 
+/// Text that describes a machine or what ran on it, but not the links; and what does.
+struct NoCluster {
+  std::string_view mark;
+  const char* found;
+  const char* expected;
+};
+constexpr std::array kNoClusters{
+    NoCluster{"NCCL INFO", "a log of NCCL",
+              "the topology that NCCL writes with NCCL_TOPO_DUMP_FILE=topo.xml"},
+    NoCluster{"NVIDIA-SMI", "the overview of 'nvidia-smi'", "the output of 'nvidia-smi topo -m'"},
+    NoCluster{"# nThread", "a log of nccl-tests", "the cluster that it ran on"},
+    NoCluster{"Weight between two GPUs", "a part of 'rocm-smi --showtopo'",
+              "its whole output, with the table of link types"}};
+
 const Reader& reader_for(const std::filesystem::path& path, std::string_view content,
                          const ReadOptions& options) {
   for (const std::unique_ptr<Reader>& reader : readers()) {
@@ -34,6 +48,10 @@ const Reader& reader_for(const std::filesystem::path& path, std::string_view con
   if (options.format) {
     throw ConfigError(ErrorContext{"<command line>", "--format",
                                    fmt::format("'{}'", *options.format), format_names()});
+  }
+  for (const NoCluster& kind : kNoClusters) {
+    if (content.find(kind.mark) == std::string_view::npos) continue;
+    throw ConfigError(ErrorContext{path.string(), "", kind.found, kind.expected});
   }
   throw ConfigError(ErrorContext{path.string(), "", "a file of no known kind",
                                  "a cluster file: " + format_names()});

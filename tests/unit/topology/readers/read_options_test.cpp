@@ -47,4 +47,14 @@ TEST_CASE("a tier that is not there is refused with those that are") {
         "host-link, uplink");
 }
 
+TEST_CASE("text about a machine that is no cluster is told with what to give instead") {
+  const auto read = [](const std::string& text) {
+    return error_of([&] { read_cluster_text("some.txt", text); });
+  };
+  CHECK_THAT(read("host:1:1 [0] NCCL INFO Bootstrap : Using eth0\n"),
+             Catch::Contains("found a log of NCCL") && Catch::Contains("NCCL_TOPO_DUMP_FILE"));
+  CHECK_THAT(read("NVIDIA-SMI 535.54 Driver Version: 535.54\n"),
+             Catch::Contains("nvidia-smi topo -m"));
+}
+
 }  // namespace rackrail::read_options_test
