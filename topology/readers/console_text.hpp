@@ -7,7 +7,7 @@
 
 namespace rackrail::topology {
 
-/// Without escape sequences (colours, underlined headings) and carriage returns; blanks that take
+/// Without escape sequences (underlined headings) and carriage returns; blanks that take
 /// several bytes, table rules and code marks as blanks. Lines stay where they are.
 std::string plain_console_text(std::string_view content);
 
