@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <system_error>
 
 #include "base/error.hpp"
@@ -38,16 +40,45 @@ const plan::DeviceClass& device_class_named(const std::string& name) {
                                  fmt::format("one of {}", fmt::join(known, ", "))});
 }
 
-void set_device_class(topology::Topology& cluster, const std::string& name) {
+/// False: every rank has a class already, and another.
+bool set_device_class(topology::Topology& cluster, const std::string& name) {
   const std::string_view known = device_class_named(name).name;
+  bool is_used = false;
   for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
     const NodeId id = cluster.node_of(Rank(r));
     topology::Node node = cluster.node(id);
+    is_used = is_used || node.device_class.empty() || node.device_class == known;
     if (node.device_class.empty()) {
       node.device_class = known;
       cluster.set_node_properties(id, node);
     }
   }
+  return is_used;
+}
+
+std::map<std::string, Bandwidth, std::less<>> parse_tier_bandwidths(
+    const std::vector<std::string>& texts) {
+  std::map<std::string, Bandwidth, std::less<>> rates;
+  for (const std::string& text : texts) {
+    const std::size_t at = text.rfind('=');
+    if (at == std::string::npos || at == 0) {
+      throw ConfigError(ErrorContext{"<command line>", "--tier-bandwidth",
+                                     fmt::format("'{}'", text),
+                                     "TIER=RATE, such as 'spine=400 Gbit/s'"});
+    }
+    const Bandwidth rate = named("<command line>", "--tier-bandwidth",
+                                 [&] { return parse_bandwidth(text.substr(at + 1)); });
+    if (rate == Bandwidth(0)) {
+      throw ConfigError(ErrorContext{"<command line>", "--tier-bandwidth",
+                                     fmt::format("'{}'", text), "a bandwidth above 0"});
+    }
+    if (!rates.emplace(text.substr(0, at), rate).second) {
+      throw ConfigError(ErrorContext{"<command line>", "--tier-bandwidth",
+                                     fmt::format("tier '{}' twice", text.substr(0, at)),
+                                     "each tier once"});
+    }
+  }
+  return rates;
 }
 
 void set_calibration(topology::Topology& cluster, const std::string& file) {
@@ -70,7 +101,14 @@ void ClusterOptions::add_to(CLI::App& command) {
   command.add_option("--format", format,
                      "Format of the cluster file; found from its content by default");
   command.add_option("--device-class", device_class,
-                     "Device class where the cluster file names none, e.g. A100");
+                     "Device class where the cluster file names none, e.g. A100; in files of one "
+                     "machine (NCCL, nvidia-smi, rocm-smi) also instead of the one named");
+  command
+      .add_option("--tier-bandwidth", tier_bandwidths,
+                  "Bandwidth of every link of a tier, e.g. 'spine=400 Gbit/s'. May be repeated; "
+                  "'rackrail topology show' lists the tiers")
+      ->type_name("TIER=RATE")
+      ->allow_extra_args(false);
 }
 
 void ClusterOptions::add_calibration_to(CLI::App& command) {
@@ -114,6 +152,10 @@ topology::Topology ClusterOptions::load(Session& session) const {
   if (!format.empty()) {
     options.format = format;
   }
+  if (!device_class.empty()) {
+    options.device_class = device_class_named(device_class).name;
+  }
+  options.tier_bandwidths = parse_tier_bandwidths(tier_bandwidths);
   ProgressBar bar("reading the cluster", session.progress_elsewhere());
   topology::ReadResult result = read_named_cluster(cluster, options);
   bar.clear();
@@ -122,8 +164,11 @@ topology::Topology ClusterOptions::load(Session& session) const {
     session.note("note: " + note);
   }
   plan::name_device_classes(result.topology);
-  if (!device_class.empty()) {
-    set_device_class(result.topology, device_class);
+  if (!device_class.empty() && !set_device_class(result.topology, device_class)) {
+    session.note(fmt::format(
+        "note: --device-class {} changes nothing: the cluster file names another class for every "
+        "rank",
+        device_class));
   }
   if (!calibration.empty()) {
     set_calibration(result.topology, calibration);
@@ -317,7 +362,7 @@ PlanInput load_unverified_input(Session& session, const std::string& plan_path,
     input.cluster = source.load(session);
   } catch (const ConfigError& error) {
     const ErrorContext& context = error.context();
-    if (!cluster.cluster.empty() || context.where == "--calibration" ||
+    if (!cluster.cluster.empty() || context.file == "<command line>" ||
         (!cluster.calibration.empty() && context.file == cluster.calibration)) {
       throw;
     }
@@ -327,12 +372,14 @@ PlanInput load_unverified_input(Session& session, const std::string& plan_path,
                      "--cluster with the file that the plan was made for"});
   }
   if (input.cluster.digest() != input.plan.cluster_digest) {
-    throw PlanError(ErrorContext{plan_path, "cluster_digest",
-                                 fmt::format("a plan for cluster '{}' ({:.12})",
-                                             input.plan.cluster_name, input.plan.cluster_digest),
-                                 fmt::format("one for cluster '{}' ({:.12}): the same file, "
-                                             "--device-class and --overlay as when it was planned",
-                                             input.cluster.name(), input.cluster.digest())});
+    throw PlanError(
+        ErrorContext{plan_path, "cluster_digest",
+                     fmt::format("a plan for cluster '{}' ({:.12})", input.plan.cluster_name,
+                                 input.plan.cluster_digest),
+                     fmt::format("one for cluster '{}' ({:.12}): the same file, "
+                                 "--device-class, --tier-bandwidth and --overlay as when it was "
+                                 "planned",
+                                 input.cluster.name(), input.cluster.digest())});
   }
   const std::string workload_name = workload_of_plan(input.plan, plan_path, workload);
   input.workload = load_workload(session, workload_name);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "cli/session.hpp"
@@ -20,13 +21,14 @@ class Option;
 
 namespace rackrail::cli {
 
-/// `<cluster>`, --overlay, --format, --device-class and --calibration.
+/// `<cluster>`, --overlay, --format, --device-class, --tier-bandwidth and --calibration.
 struct ClusterOptions {
   std::string cluster;
   std::string overlay;
   std::string format;
-  std::string device_class;  ///< of ranks for which the file names none
-  std::string calibration;   ///< file of what was measured of ranks that are CPUs
+  std::string device_class;                  ///< of ranks for which the file names none
+  std::vector<std::string> tier_bandwidths;  ///< "TIER=RATE" each
+  std::string calibration;                   ///< file of what was measured of ranks that are CPUs
 
   /// Adds all but the cluster; the cluster itself is a positional or an option of the caller.
   void add_to(CLI::App& command);

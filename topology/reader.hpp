@@ -7,6 +7,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +25,11 @@ namespace rackrail::topology {
 struct ReadOptions {
   std::optional<std::string> format;             ///< name of a reader; by content if none
   std::optional<std::filesystem::path> overlay;  ///< YAML file
+  /// Of the GPUs, whatever the file says; rates of their links may follow from it. Empty: unknown.
+  std::string device_class;
+  /// By name of a tier: the bandwidth of each of its links, in place of what the file says. Formats
+  /// without rates take theirs from here.
+  std::map<std::string, Bandwidth, std::less<>> tier_bandwidths;
 };
 
 struct ReadResult {
@@ -50,7 +57,8 @@ class Reader {
 std::span<const std::unique_ptr<Reader>> readers();
 
 /// Reads `name_or_path`: an existing file, or the name of a shipped cluster (configs/clusters).
-/// The result is connected. Throws ConfigError.
+/// The result is connected, and its tiers have the bandwidths that the options name. Throws
+/// ConfigError.
 ReadResult read_cluster(const std::string& name_or_path, const ReadOptions& options = {});
 
 /// The same for content that is no file (or not yet): `path` is for messages, and for formats that

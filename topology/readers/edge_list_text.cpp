@@ -19,7 +19,7 @@ namespace rackrail::topology {
 namespace {
 
 /// A cell that is read back as this text.
-std::string csv_cell(const std::string& text) {
+std::string quoted_cell(const std::string& text) {
   const bool is_plain = text.find_first_of(",\"") == std::string::npos && trimmed(text) == text &&
                         !text.starts_with('#');
   if (is_plain) return text;
@@ -74,7 +74,7 @@ std::string text_of(Duration time) { return time > Duration() ? to_exact_string(
 std::string text_of(bool flag) { return flag ? "true" : ""; }
 
 constexpr OptionalColumn<Link> kLinkColumns[] = {
-    {"tier", [](const Link& link) { return csv_cell(link.tier); }},
+    {"tier", [](const Link& link) { return quoted_cell(link.tier); }},
     {"overhead", [](const Link& link) { return text_of(link.overhead); }},
     {"receive_overhead", [](const Link& link) { return text_of(link.receive_overhead); }},
     {"flow_bandwidth", [](const Link& link) { return text_of(link.flow_bandwidth); }},
@@ -83,7 +83,7 @@ constexpr OptionalColumn<Link> kLinkColumns[] = {
      [](const Link& link) {
        return link.cpu_share > 0 ? fmt::format("{}", link.cpu_share) : std::string();
      }},
-    {"adapter", [](const Link& link) { return csv_cell(link.adapter); }},
+    {"adapter", [](const Link& link) { return quoted_cell(link.adapter); }},
 };
 constexpr OptionalColumn<Node> kVertexColumns[] = {
     {"host_staging", [](const Node& node) { return text_of(node.host_staging); }},
@@ -123,9 +123,9 @@ std::string cells_of(const std::vector<OptionalColumn<Row>>& columns, const Row&
 
 std::string vertex_row(const Topology& topology, NodeId id) {
   const Node& node = topology.node(id);
-  return fmt::format("{},{},{},{},{},{},{}", csv_cell(node.name),
+  return fmt::format("{},{},{},{},{},{},{}", quoted_cell(node.name),
                      topology.rank_of(id) ? "rank" : "switch", to_string(node.kind),
-                     csv_cell(node.host), csv_cell(node.rack), csv_cell(node.device_class),
+                     quoted_cell(node.host), quoted_cell(node.rack), quoted_cell(node.device_class),
                      node.memory ? to_exact_string(*node.memory) : "");
 }
 
@@ -157,8 +157,8 @@ std::string to_edge_list(const Topology& topology) {
       if (!seen[end.index()]) appearance.push_back(end);
       seen[end.index()] = true;
     }
-    text += fmt::format("{},{},{},{},{}", csv_cell(topology.node(link.from).name),
-                        csv_cell(topology.node(link.to).name), to_exact_string(link.bandwidth),
+    text += fmt::format("{},{},{},{},{}", quoted_cell(topology.node(link.from).name),
+                        quoted_cell(topology.node(link.to).name), to_exact_string(link.bandwidth),
                         to_exact_string(link.latency), to_string(link.kind));
     text += cells_of(link_columns, link);
   }

@@ -120,15 +120,14 @@ class MachineBuilder {
     }
   }
 
-  NodeId nvswitch() {
-    if (!nvswitch_) {
-      Node node = part(NodeKind::kNvSwitch, "nvswitch", 0);
-      node.name = fmt::format("nvswitch{}", place_.number);
-      node.multicasts = overlay_.nvlink && overlay_.nvlink->multicasts;
-      node.reduces = overlay_.nvlink && overlay_.nvlink->reduces;
-      nvswitch_ = topology_.add_node(std::move(node));
-    }
-    return *nvswitch_;
+  NodeId nvswitch(std::size_t island = 0) {
+    const auto found = nvswitches_.find(island);
+    if (found != nvswitches_.end()) return found->second;
+    Node node = part(NodeKind::kNvSwitch, "nvswitch", island);
+    if (island == 0) node.name = fmt::format("nvswitch{}", place_.number);
+    node.multicasts = overlay_.nvlink && overlay_.nvlink->multicasts;
+    node.reduces = overlay_.nvlink && overlay_.nvlink->reduces;
+    return nvswitches_.emplace(island, topology_.add_node(std::move(node))).first->second;
   }
 
   // Each end of a direct link lists it; a file may lack one of the two.
@@ -142,17 +141,20 @@ class MachineBuilder {
     std::map<std::pair<std::size_t, std::size_t>, Bandwidth> direct;
     for (const std::size_t gpu : gpus) {
       Bandwidth to_switch(0);
+      std::size_t island = 0;
       for (const GpuLink& link : machine_.devices[gpu].links) {
-        const auto peer = by_bus_id.find(link.target);
+        const Bandwidth all = link.each.value_or(default_nvlink_rate()) * link.count;
         if (link.to == GpuLink::To::kSwitch) {
-          to_switch = to_switch + link.rate;
-        } else if (peer != by_bus_id.end() && peer->second != gpu) {
+          to_switch = to_switch + all;
+          island = link.island;
+        } else if (const auto peer = by_bus_id.find(link.target); peer != by_bus_id.end()) {
           Bandwidth& rate = direct[std::minmax(gpu, peer->second)];
-          rate = std::max(rate, link.rate);
+          rate = std::max(rate, all);
         }
       }
       if (to_switch > Bandwidth(0)) {
-        join(*nodes_[gpu], nvswitch(), to_switch, kNvswitchLatency, LinkKind::kNvlink, "nvlink");
+        join(*nodes_[gpu], nvswitch(island), to_switch, kNvswitchLatency, LinkKind::kNvlink,
+             "nvlink");
       }
     }
     for (const auto& [ends, rate] : direct) {
@@ -195,7 +197,7 @@ class MachineBuilder {
   const Overlay& overlay_;
   std::vector<std::optional<NodeId>> nodes_;  // by device
   std::vector<NodeId> cpus_;
-  std::optional<NodeId> nvswitch_;
+  std::map<std::size_t, NodeId> nvswitches_;  // by island
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <pugixml.hpp>
 #include <set>
@@ -18,6 +19,28 @@ constexpr std::size_t kMostDevices = 4096;
 constexpr std::size_t kMostCpus = 256;
 constexpr double kMostTransfers = 1000;  // GT/s of a PCIe lane
 constexpr std::int64_t kMostMegabits = 100'000'000;
+/// Of a port. Speeds above are in other units: no port has 10 Tbit/s.
+constexpr std::int64_t kMostPortMegabits = 10'000'000;
+constexpr std::int64_t kMostPortSpeed = kMostPortMegabits * 1'000'000;
+
+/// What a file with another root element is, and what to give instead.
+struct OtherKind {
+  std::string_view root;
+  const char* found;
+  const char* expected;
+};
+constexpr std::array kOtherKinds{
+    OtherKind{"topology", "an hwloc topology (root 'topology')",
+              "NCCL's topology of the machine (root 'system'): run any NCCL program there with "
+              "NCCL_TOPO_DUMP_FILE=topo.xml"},
+    OtherKind{"graphs", "an NCCL graph (root 'graphs'): the rings and trees that NCCL chose",
+              "the topology that it chose them for (root 'system'), as NCCL_TOPO_DUMP_FILE writes "
+              "it"},
+    OtherKind{"algo", "an MSCCL schedule (root 'algo')",
+              "a cluster, such as the topology that NCCL_TOPO_DUMP_FILE writes (root 'system')"},
+    OtherKind{"nvidia_smi_log", "the output of 'nvidia-smi -q -x' (root 'nvidia_smi_log')",
+              "the output of 'nvidia-smi topo -m', or what NCCL_TOPO_DUMP_FILE writes (root "
+              "'system')"}};
 
 /// The lines of a text, by offset.
 class Lines {
@@ -51,11 +74,10 @@ class NcclParser {
     const pugi::xml_node root = document.document_element();
     const std::string name = root.name();
     if (name != "system") {
-      fail(root,
-           name == "topology" ? "an hwloc topology (root 'topology')"
-           : name == "graphs" ? "an NCCL graph (root 'graphs')"
-           : name == "algo"   ? "an MSCCL schedule (root 'algo')"
-                              : fmt::format("root '{}'", name),
+      for (const OtherKind& kind : kOtherKinds) {
+        if (name == kind.root) fail(root, kind.found, kind.expected);
+      }
+      fail(root, fmt::format("root '{}'", name),
            "an NCCL topology (root 'system'), as NCCL_TOPO_DUMP_FILE writes it");
     }
     refuse_doubled_attributes(root);
@@ -214,9 +236,9 @@ class NcclParser {
     for (const pugi::xml_node link : gpu.children()) {
       const std::string_view kind = link.name();
       if (kind == "nvlink") {
-        add_gpu_link(link, device, nvlink_rate(sm), nvlink_rate(80));
+        add_gpu_link(link, device, GpuLink::Kind::kNvlink, nvlink_rate(sm));
       } else if (kind == "xgmi") {
-        add_gpu_link(link, device, xgmi_rate(gcn), xgmi_rate("908"));
+        add_gpu_link(link, device, GpuLink::Kind::kXgmi, xgmi_rate(gcn));
       } else if (kind == "c2c") {
         // In MB/s per link.
         const std::int64_t rate = number(link, "bw", kMostMegabits).value_or(0) *
@@ -226,16 +248,14 @@ class NcclParser {
     }
   }
 
-  void add_gpu_link(const pugi::xml_node& element, PciDevice& device, std::optional<Bandwidth> rate,
-                    std::optional<Bandwidth> otherwise) {
+  void add_gpu_link(const pugi::xml_node& element, PciDevice& device, GpuLink::Kind kind,
+                    std::optional<Bandwidth> each) const {
     const std::optional<std::int64_t> count = number(element, "count", 256);
     if (!count || *count == 0) return;
-    if (!rate) {
-      note(fmt::format("{} of unknown generation: {} GB/s per link assumed", element.name(),
-                       otherwise->bytes_per_second() / 1'000'000'000));
-    }
     GpuLink link;
-    link.rate = rate.value_or(*otherwise) * *count;
+    link.kind = kind;
+    link.count = *count;
+    link.each = each;
     link.target = normalised_bus_id(element.attribute("target").value());
     link.to = std::string_view(element.attribute("tclass").value()).starts_with("0x0680")
                   ? GpuLink::To::kSwitch
@@ -258,11 +278,24 @@ class NcclParser {
         device.names += (device.names.empty() ? "" : " ") + name;
       }
       device.has_no_gpudirect |= std::string_view(net.attribute("gdr").value()) == "0";
-      const std::int64_t megabits = number(net, "speed", kMostMegabits).value_or(0);
-      if (megabits > 0) {
-        device.port_rate = device.port_rate.value_or(Bandwidth(0)) + Bandwidth(megabits * 125'000);
+      if (const std::int64_t speed = number(net, "speed", kMostPortSpeed).value_or(0); speed > 0) {
+        device.port_rate = device.port_rate.value_or(Bandwidth(0)) + port_rate(speed);
       }
     }
+  }
+
+  /// Of a speed in Mbit/s. Plugins over libfabric may pass on its figure undivided, which is in
+  /// kbit/s (cxi of Slingshot) or bit/s.
+  Bandwidth port_rate(std::int64_t speed) {
+    if (speed <= kMostPortMegabits) return Bandwidth(speed * 125'000);
+    const bool is_kilobits = speed / 1000 <= kMostPortMegabits;
+    const Bandwidth rate(is_kilobits ? speed * 125 : speed / 8);
+    note(
+        fmt::format("NIC speed {} cannot be in Mbit/s, which is NCCL's unit: read as {}, {:g} "
+                    "Gbit/s",
+                    speed, is_kilobits ? "kbit/s" : "bit/s",
+                    static_cast<double>(rate.bytes_per_second()) * 8e-9));
+    return rate;
   }
 
   const std::string& file_;
@@ -286,6 +319,10 @@ std::string normalised_bus_id(const std::string& text) {
     id.erase(0, std::min(digits - 4, id.find_first_not_of('0')));
   }
   return id;
+}
+
+const std::string& name_of(const PciDevice& device) {
+  return device.bus_id.empty() ? device.label : device.bus_id;
 }
 
 NcclFile parse_nccl_xml(const std::string& file, const std::string& content) {

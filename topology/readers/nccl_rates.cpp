@@ -4,6 +4,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/text.hpp"
+
 namespace rackrail::topology {
 namespace {
 
@@ -41,6 +43,9 @@ std::optional<Bandwidth> xgmi_rate(std::string_view gcn) {
   }
   return std::nullopt;
 }
+
+Bandwidth default_nvlink_rate() { return megabytes(20'000); }
+Bandwidth default_xgmi_rate() { return megabytes(24'000); }
 
 std::optional<Bandwidth> pcie_lane_rate(std::string_view link_speed) {
   double transfers = 0;
@@ -124,6 +129,81 @@ std::string gpu_model_by_pci(std::string_view vendor, std::string_view device) {
     }
   }
   return "";
+}
+
+namespace {
+
+/// A generation of GPUs that share NVLink (`sm`) or xGMI (`gcn`) and PCIe.
+struct Generation {
+  std::string_view name;
+  int sm;                ///< 0: AMD
+  std::string_view gcn;  ///< empty: NVIDIA
+  bool has_links;
+  int pcie;
+};
+
+// Data sheets of NVIDIA and AMD.
+constexpr std::array kGenerations{
+    Generation{"GB300", 103, "", true, 6},      Generation{"GB200", 100, "", true, 5},
+    Generation{"B300", 103, "", true, 6},       Generation{"B200", 100, "", true, 5},
+    Generation{"GH200", 90, "", true, 5},       Generation{"H200", 90, "", true, 5},
+    Generation{"H100", 90, "", true, 5},        Generation{"H800", 90, "", true, 5},
+    Generation{"H20", 90, "", true, 5},         Generation{"A100", 80, "", true, 4},
+    Generation{"A800", 80, "", true, 4},        Generation{"A30", 80, "", true, 4},
+    Generation{"A40", 86, "", true, 4},         Generation{"A6000", 86, "", true, 4},
+    Generation{"A10", 86, "", false, 4},        Generation{"A10G", 86, "", false, 4},
+    Generation{"3090", 86, "", true, 4},        Generation{"4090", 89, "", false, 4},
+    Generation{"5090", 120, "", false, 5},      Generation{"L4", 89, "", false, 4},
+    Generation{"L40", 89, "", false, 4},        Generation{"L40S", 89, "", false, 4},
+    Generation{"V100", 70, "", true, 3},        Generation{"P100", 60, "", true, 3},
+    Generation{"T4", 75, "", false, 3},         Generation{"MI355X", 0, "gfx950", true, 5},
+    Generation{"MI350X", 0, "gfx950", true, 5}, Generation{"MI325X", 0, "gfx942", true, 5},
+    Generation{"MI300X", 0, "gfx942", true, 5}, Generation{"MI300A", 0, "gfx942", true, 5},
+    Generation{"MI250X", 0, "gfx90a", true, 4}, Generation{"MI250", 0, "gfx90a", true, 4},
+    Generation{"MI210", 0, "gfx90a", true, 4},  Generation{"MI100", 0, "gfx908", true, 4},
+    Generation{"MI60", 0, "gfx906", true, 4},   Generation{"MI50", 0, "gfx906", true, 4}};
+
+/// By generation, from 3.0.
+struct Pcie {
+  std::string_view lane;
+  std::string_view name;
+};
+constexpr std::array kPcie{Pcie{"8 GT/s", "PCIe 3.0 x16"}, Pcie{"16 GT/s", "PCIe 4.0 x16"},
+                           Pcie{"32 GT/s", "PCIe 5.0 x16"}, Pcie{"64 GT/s", "PCIe 6.0 x16"}};
+
+bool is_word_character(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/// Whether a word of the text is this name, in any case.
+bool has_word(std::string_view text, std::string_view word) {
+  for (std::size_t at = 0; at + word.size() <= text.size(); ++at) {
+    const std::size_t end = at + word.size();
+    if (is_same_in_any_case(text.substr(at, word.size()), word) &&
+        (at == 0 || !is_word_character(text[at - 1])) &&
+        (end == text.size() || !is_word_character(text[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<GpuModel> gpu_model_named(std::string_view text) {
+  for (const Generation& generation : kGenerations) {
+    if (!has_word(text, generation.name)) continue;
+    const Pcie& pcie = kPcie.at(static_cast<std::size_t>(generation.pcie - 3));
+    GpuModel model;
+    model.name = generation.name;
+    if (generation.has_links) {
+      model.link = generation.sm > 0 ? nvlink_rate(generation.sm) : xgmi_rate(generation.gcn);
+    }
+    model.pcie = pcie_lane_rate(pcie.lane).value_or(default_pcie_lane_rate()) * 16;
+    model.pcie_name = pcie.name;
+    return model;
+  }
+  return std::nullopt;
 }
 
 }  // namespace rackrail::topology

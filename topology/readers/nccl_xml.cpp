@@ -1,15 +1,7 @@
-// NCCL topology XML → Topology: the machines of the file, as often as the overlay says, joined by
-// the network of the overlay.
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/error.hpp"
-#include "base/parse_units.hpp"
+// NCCL topology XML → Topology.
 #include "base/text.hpp"
 #include "topology/readers/formats.hpp"
 #include "topology/readers/nccl_cluster.hpp"
-#include "topology/readers/nccl_rates.hpp"
 
 namespace rackrail::topology {
 namespace {
@@ -24,66 +16,7 @@ class NcclXmlReader : public Reader {
 
   ReadResult read(const std::filesystem::path& path, std::string_view content,
                   const ReadOptions& options) const override {
-    ReadResult result;
-    result.inputs.push_back(path);
-    Overlay overlay = read_overlay(options.overlay);
-    if (options.overlay) result.inputs.push_back(*options.overlay);
-    NcclFile file = parse_nccl_xml(path.string(), std::string(content));
-    result.notes = std::move(file.notes);
-    for (NcclMachine& machine : file.machines) {
-      settle_machine(machine, path.string(), overlay, result.notes);
-    }
-    settle_hosts(path, file, overlay, result.notes);
-    result.topology = Topology(overlay.name.value_or(path.stem().string()));
-    build_cluster(result.topology, overlay.racks, overlay.network,
-                  [&](Topology& topology, const HostPlace& place) {
-                    const std::size_t i =
-                        static_cast<std::size_t>(place.number) % file.machines.size();
-                    return add_machine(topology, place, file.machines[i], overlay);
-                  });
-    return result;
-  }
-
- private:
-  /// A file with several machines says itself how many there are. With more than one, each needs
-  /// ports with a rate.
-  static void settle_hosts(const std::filesystem::path& path, const NcclFile& file,
-                           Overlay& overlay, std::vector<std::string>& notes) {
-    std::size_t hosts = 0;
-    for (const RackGroup& group : overlay.racks) {
-      hosts += static_cast<std::size_t>(group.count) * static_cast<std::size_t>(group.hosts);
-    }
-    if (file.machines.size() > 1 && !overlay.names_hosts) {
-      overlay.racks.front().hosts = static_cast<int>(file.machines.size());
-      hosts = file.machines.size();
-    }
-    if (hosts % file.machines.size() != 0) {
-      throw ConfigError(ErrorContext{
-          path.string(), "overlay, hosts",
-          fmt::format("{} hosts for a file with {} machines", hosts, file.machines.size()),
-          "a multiple of the machines in the file"});
-    }
-    if (hosts == 1) return;
-    for (const NcclMachine& machine : file.machines) {
-      const auto is_nic = [](const PciDevice& d) { return d.role == PciDevice::Role::kNic; };
-      if (std::none_of(machine.devices.begin(), machine.devices.end(), is_nic)) {
-        throw ConfigError(
-            ErrorContext{path.string(), "", fmt::format("{} hosts without a NIC", hosts),
-                         "NICs (class 0x02...), or an overlay whose 'nics' lists their bus ids"});
-      }
-      for (const PciDevice& device : machine.devices) {
-        if (is_nic(device) && !device.port_rate && !overlay.nic) {
-          throw ConfigError(ErrorContext{
-              path.string(), device.where, fmt::format("NIC {} without a speed", device.bus_id),
-              "an overlay with 'nic: { bandwidth: ..., latency: ... }'"});
-        }
-      }
-    }
-    if (!overlay.nic) {
-      notes.push_back(
-          fmt::format("{} assumed from NIC to switch; an overlay's 'nic' may say otherwise",
-                      to_string(kNicLatency)));
-    }
+    return cluster_of_machines(path, parse_nccl_xml(path.string(), std::string(content)), options);
   }
 };
 

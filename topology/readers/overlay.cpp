@@ -6,6 +6,7 @@ namespace rackrail::topology {
 namespace {
 
 constexpr std::int64_t kMostHosts = 4096;
+constexpr std::int64_t kMostNics = 64;
 
 std::vector<std::string> texts_of(const ConfigValue& list) {
   std::vector<std::string> texts;
@@ -35,7 +36,13 @@ Overlay read_overlay(const std::optional<std::filesystem::path>& path) {
   if (const ConfigValue* memory = root.find("memory")) overlay.memory = memory->bytes();
   if (const ConfigValue* rate = root.find("host_staging")) overlay.host_staging = rate->bandwidth();
   if (const ConfigValue* gpus = root.find("gpus")) overlay.gpus = texts_of(*gpus);
-  if (const ConfigValue* nics = root.find("nics")) overlay.nics = texts_of(*nics);
+  if (const ConfigValue* nics = root.find("nics")) {
+    if (nics->is_list()) {
+      overlay.nics = texts_of(*nics);
+    } else {
+      overlay.nic_count = nics->count(1, kMostNics);
+    }
+  }
   if (const ConfigValue* nvlink = root.find("nvlink")) overlay.nvlink = read_gpu_fabric(*nvlink);
   if (const ConfigValue* nic = root.find("nic")) overlay.nic = read_link(*nic, links);
   if (const ConfigValue* pcie = root.find("pcie")) overlay.pcie = read_link(*pcie, links);

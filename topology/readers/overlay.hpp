@@ -17,11 +17,13 @@ struct Overlay {
   bool names_hosts = false;         ///< whether it says how many hosts there are
   std::vector<RackGroup> racks{RackGroup{}};
   Network network;
-  std::string device_class;       ///< of all GPUs; empty: as the file tells
-  std::optional<Bytes> memory;    ///< of each GPU
-  Bandwidth host_staging;         ///< Node::host_staging of each GPU
-  std::vector<std::string> gpus;  ///< bus ids, for files without classes
-  std::vector<std::string> nics;  ///< bus ids, for files without classes
+  std::string device_class;     ///< of all GPUs; empty: as the file tells
+  std::optional<Bytes> memory;  ///< of each GPU
+  Bandwidth host_staging;       ///< Node::host_staging of each GPU
+  /// Bus ids or names: what is a GPU or NIC where the file does not tell, else which of them count.
+  std::vector<std::string> gpus;
+  std::vector<std::string> nics;
+  std::optional<std::int64_t> nic_count;  ///< of each machine, for files without NICs
   std::optional<GpuFabric> nvlink;
   std::optional<LinkClass> nic;   ///< NIC to ToR
   std::optional<LinkClass> pcie;  ///< of all PCIe devices, whatever the file tells

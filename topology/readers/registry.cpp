@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <functional>
+#include <set>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -22,6 +24,20 @@ std::string format_names() {
   return names;
 }
 
+/// Text that describes a machine or what ran on it, but not the links; and what does.
+struct NoCluster {
+  std::string_view mark;
+  const char* found;
+  const char* expected;
+};
+constexpr std::array kNoClusters{
+    NoCluster{"NCCL INFO", "a log of NCCL",
+              "the topology that NCCL writes with NCCL_TOPO_DUMP_FILE=topo.xml"},
+    NoCluster{"NVIDIA-SMI", "the overview of 'nvidia-smi'", "the output of 'nvidia-smi topo -m'"},
+    NoCluster{"# nThread", "a log of nccl-tests", "the cluster that it ran on"},
+    NoCluster{"Weight between two GPUs", "a part of 'rocm-smi --showtopo'",
+              "its whole output, with the table of link types"}};
+
 const Reader& reader_for(const std::filesystem::path& path, std::string_view content,
                          const ReadOptions& options) {
   for (const std::unique_ptr<Reader>& reader : readers()) {
@@ -33,8 +49,33 @@ const Reader& reader_for(const std::filesystem::path& path, std::string_view con
     throw ConfigError(ErrorContext{"<command line>", "--format",
                                    fmt::format("'{}'", *options.format), format_names()});
   }
+  for (const NoCluster& kind : kNoClusters) {
+    if (content.find(kind.mark) == std::string_view::npos) continue;
+    throw ConfigError(ErrorContext{path.string(), "", kind.found, kind.expected});
+  }
   throw ConfigError(ErrorContext{path.string(), "", "a file of no known kind",
                                  "a cluster file: " + format_names()});
+}
+
+/// Throws ConfigError for a tier that is not there.
+void set_tier_bandwidths(Topology& topology, const ReadOptions& options) {
+  if (options.tier_bandwidths.empty()) return;
+  std::set<std::string, std::less<>> tiers;
+  for (std::size_t i = 0; i < topology.link_count(); ++i) {
+    const Link& link = topology.link(LinkId(i));
+    tiers.insert(link.tier);
+    if (const auto rate = options.tier_bandwidths.find(link.tier);
+        rate != options.tier_bandwidths.end()) {
+      topology.set_link_rate(LinkId(i), rate->second, link.latency);
+    }
+  }
+  for (const auto& [tier, rate] : options.tier_bandwidths) {
+    if (tiers.contains(tier)) continue;
+    throw ConfigError(ErrorContext{
+        "<command line>", "--tier-bandwidth", fmt::format("tier '{}'", tier),
+        tiers.empty() ? "none: this cluster has no links"
+                      : fmt::format("a tier of this cluster: {}", fmt::join(tiers, ", "))});
+  }
 }
 
 /// Nothing where all have cables.
@@ -81,6 +122,7 @@ ReadResult read_cluster_text(const std::filesystem::path& path, std::string cont
       throw ConfigError(ErrorContext{"", "", "no rank", "at least one GPU or host"});
     }
     result.topology.require_connected();
+    set_tier_bandwidths(result.topology, options);
     if (std::optional<std::string> note = note_of_cables(result.topology)) {
       result.notes.push_back(*std::move(note));
     }

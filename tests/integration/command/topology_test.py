@@ -29,6 +29,37 @@ class Topology(harness.CommandTest):
         self.assertEqual(slowest, {"link": "host1→tor", "bandwidth_Bps": 4e9})
         self.assertIn("A1OO", " ".join(result["notes"]))
 
+    def test_a_matrix_of_nvidia_smi_is_a_cluster_with_an_overlay(self):
+        self.write("topo.txt", "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\n"
+                               "GPU0\t X \tNV12\t0-31\t0\nGPU1\tNV12\t X \t0-31\t0\n")
+        self.write("two.yaml", "hosts: 2\nnics: 2\n"
+                               "nic: { bandwidth: 100 Gbit/s, latency: 1 us }\n")
+        shown = self.rackrail("topology", "show", "topo.txt")
+        self.assertIn("A100 assumed", shown.err)
+        result = self.run_any("topology", "show", "topo.txt", "--overlay", "two.yaml",
+                              "--device-class", "H100", "--tier-bandwidth", "nic=400 Gbit/s",
+                              "--tier-bandwidth", "pcie=9GB/s", "--json").json
+        self.assertEqual(result["ranks"], 4)
+        rates = {tier: slowest["bandwidth_Bps"] for tier, slowest in result["slowest_links"].items()}
+        self.assertEqual(rates["nic"], 50e9)
+        self.assertEqual(rates["pcie"], 9e9)
+        self.assertEqual(rates["nvlink"], 12 * 20.6e9)
+        self.assertNotIn("assumed, the likeliest", " ".join(result["notes"]))
+
+    def test_tier_bandwidths_that_mean_nothing_are_refused(self):
+        for text, expected in (("spin=1 GB/s", "rack-uplink"), ("nic", "TIER=RATE"),
+                               ("=1 GB/s", "TIER=RATE"), ("nic=fast", "'fast'"),
+                               ("nic=0 GB/s", "above 0")):
+            with self.subTest(text):
+                refused = self.rackrail("topology", "show", "two-racks-40g", "--tier-bandwidth", text,
+                                        status=2).err
+                self.assertIn("--tier-bandwidth", refused)
+                self.assertIn(expected, refused)
+
+    def test_a_device_class_that_changes_nothing_is_noted(self):
+        shown = self.rackrail("topology", "show", "a100-8x8", "--device-class", "V100")
+        self.assertIn("--device-class V100 changes nothing", shown.err)
+
     def test_show_has_its_keys_and_counts(self):
         for name, ranks in RANKS.items():
             with self.subTest(cluster=name):

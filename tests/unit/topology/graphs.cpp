@@ -118,4 +118,21 @@ fs::path shared_inputs() {
          "inputs";
 }
 
+Bandwidth rate_between(const Topology& topology, const std::string& from, const std::string& to) {
+  Bandwidth rate;
+  for (const LinkId link : topology.links_out_of(*topology.find_node(from))) {
+    if (topology.node(topology.link(link).to).name == to) {
+      rate = rate + topology.link(link).bandwidth;
+    }
+  }
+  return rate;
+}
+
+bool has_note(const ReadResult& result, const std::string& text) {
+  for (const std::string& note : result.notes) {
+    if (note.find(text) != std::string::npos) return true;
+  }
+  return false;
+}
+
 }  // namespace rackrail::topology::test

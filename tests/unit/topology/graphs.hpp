@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "topology/reader.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::topology::test {
@@ -47,6 +48,12 @@ class TextFile {
 /// Where the real files of others are: $RACKRAIL_SHARED, else beside the source tree. They may be
 /// absent.
 std::filesystem::path shared_inputs();
+
+/// Of all links from one vertex to the other together.
+Bandwidth rate_between(const Topology& topology, const std::string& from, const std::string& to);
+
+/// Whether a note has this text in it.
+bool has_note(const ReadResult& result, const std::string& text);
 
 /// The message of the ConfigError that `read` throws; "(none)" when it throws none.
 template <typename Read>

@@ -322,7 +322,8 @@ TEST_CASE("a file that is no cluster, none, or empty is named") {
                                                    "ELF\0\1\2",
                                                    7));
   CHECK_THAT(error_of([&] { read_cluster(binary.path()); }),
-             Catch::Contains("no known kind") && Catch::Contains("nccl-xml, edge-list, yaml"));
+             Catch::Contains("no known kind") && Catch::Contains("nccl-xml, ") &&
+                 Catch::Contains("edge-list, yaml"));
 }
 
 TEST_CASE("the format can be forced, and an overlay is refused where it means nothing") {
@@ -332,7 +333,8 @@ TEST_CASE("the format can be forced, and an overlay is refused where it means no
   CHECK(read_cluster(file.path(), options).topology.rank_count() == 2);
   options.format = "graphml";
   CHECK_THAT(error_of([&] { read_cluster(file.path(), options); }),
-             Catch::Contains("--format") && Catch::Contains("nccl-xml, edge-list, yaml"));
+             Catch::Contains("--format") && Catch::Contains("nccl-xml, ") &&
+                 Catch::Contains("edge-list, yaml"));
   options.format.reset();
   options.overlay = file.path();
   CHECK_THAT(error_of([&] { read_cluster(file.path(), options); }), Catch::Contains("an overlay"));

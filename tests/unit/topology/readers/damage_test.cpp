@@ -99,6 +99,28 @@ TEST_CASE("damaged NCCL files never do more than fail") {
   }
 }
 
+TEST_CASE("damaged tables of GPUs never do more than fail") {
+  const std::string matrix =
+      "\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tmlx5_1\tCPU Affinity\tNUMA Affinity\n"
+      "GPU0\t X \tNV12\tSYS\tSYS\tPIX\tSYS\t0-31\t0\nGPU1\tNV12\t X \tSYS\tSYS\tPXB\tSYS\t0-31\t0\n"
+      "GPU2\tSYS\tSYS\t X \tNODE\tSYS\tPIX\t32-63\t1\nGPU3\tSYS\tSYS\tNODE\t X "
+      "\tSYS\tPHB\t32-63\t1\n"
+      "NIC0\tPIX\tPXB\tSYS\tSYS\t X \tSYS\nmlx5_1\tSYS\tSYS\tPIX\tPHB\tSYS\t X \n"
+      "Legend:\n  X = Self\nNIC Legend:\n  NIC0: mlx5_0\n";
+  const std::string tables =
+      "== Weight between two GPUs ==\n GPU0 GPU1\nGPU0 0 15\nGPU1 15 0\n"
+      "== Hops between two GPUs ==\n GPU0 GPU1\nGPU0 0 1\nGPU1 1 0\n"
+      "== Link Type between two GPUs ==\n GPU0 GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n"
+      "== Numa Nodes ==\nGPU[0] : (Topology) Numa Node: 0\nGPU[1] : (Topology) Numa Node: 1\n";
+  for (const auto& [format, content] :
+       {std::pair("nvidia-topo", matrix), std::pair("rocm-topo", tables)}) {
+    CAPTURE(format);
+    REQUIRE(is_accepted(reader_named(format), "topo.txt", content));
+    feed_truncations(reader_named(format), "topo.txt", content, 1);
+    feed_mutations(reader_named(format), "topo.txt", content, 2000);
+  }
+}
+
 TEST_CASE("a damaged overlay never does more than fail") {
   const std::string xml =
       "<system><cpu><pci busid=\"1\" class=\"0x030200\"/><pci busid=\"2\" class=\"0x020000\"/>"

@@ -12,6 +12,8 @@ namespace rackrail::nccl_xml_test {
 using namespace rackrail;
 using namespace rackrail::topology;
 using topology::test::error_of;
+using topology::test::has_note;
+using topology::test::rate_between;
 using topology::test::TextFile;
 namespace fs = std::filesystem;
 
@@ -34,21 +36,6 @@ ReadResult read_real(const fs::path& file, const std::string& overlay = "") {
   ReadOptions options;
   if (!overlay.empty()) options.overlay = extra.path();
   return read_cluster(file.string(), options);
-}
-
-Bandwidth rate_between(const Topology& t, const std::string& from, const std::string& to) {
-  Bandwidth rate;
-  for (const LinkId link : t.links_out_of(*t.find_node(from))) {
-    if (t.node(t.link(link).to).name == to) rate = rate + t.link(link).bandwidth;
-  }
-  return rate;
-}
-
-bool has_note(const ReadResult& result, const std::string& text) {
-  for (const std::string& note : result.notes) {
-    if (note.find(text) != std::string::npos) return true;
-  }
-  return false;
 }
 
 std::string gpu(const std::string& bus, const std::string& inside,
