@@ -19,34 +19,33 @@ namespace {
 /// What links of each tier are where the file does not tell, from the overlay and the options.
 class Tiers {
  public:
-  Tiers(std::string file, const NetworkFile& network, NetworkOverlay& overlay,
+  Tiers(std::string file, const NetworkFile& network, const NetworkOverlay& overlay,
         const ReadOptions& options)
       : file_(std::move(file)) {
-    for (const HostCable& cable : network.host_cables) {
-      add("nic", cable.bandwidth, cable.latency, overlay);
-    }
+    for (const HostCable& cable : network.host_cables) add(0, cable, overlay);
     for (const SwitchCable& cable : network.switch_cables) {
       add(uplink_tier(network.switches[cable.lower].level, network.switches[cable.upper].level),
-          cable.bandwidth, cable.latency, overlay);
+          cable, overlay);
     }
-    if (overlay.host) take_from_host_type(*overlay.host, overlay);
-    for (const auto& [name, link] : overlay.tiers) {
-      require_known(name, options.overlay ? options.overlay->string() : "", "tiers");
+    if (overlay.host && !overlay.tiers.contains("nic") && tiers_.contains(0)) {
+      tiers_[0].link = overlay.host->nic_link;
+      tiers_[0].is_described = true;
     }
-    for (const auto& [name, rate] : options.tier_bandwidths) {
-      require_known(name, "<command line>", "--tier-bandwidth");
-      tiers_[name].link.bandwidth = rate;
+    if (options.overlay) require_known(overlay, options.overlay->string());
+    for (auto& [number, tier] : tiers_) {
+      const auto rate = options.tier_bandwidths.find(tier_name(number));
+      if (rate != options.tier_bandwidths.end()) tier.link.bandwidth = rate->second;
     }
     require_rates();
   }
 
-  const LinkClass& of(const std::string& tier) const { return tiers_.at(tier).link; }
+  const LinkClass& of(int tier) const { return tiers_.at(tier).link; }
 
   void add_notes(std::vector<std::string>& notes) const {
     std::vector<std::string> assumed;
-    for (const auto& [name, tier] : tiers_) {
+    for (const auto& [number, tier] : tiers_) {
       if (tier.lacks_latency && !tier.is_described) {
-        assumed.push_back(fmt::format("{} {}", name, to_string(tier.link.latency)));
+        assumed.push_back(fmt::format("{} {}", tier_name(number), to_string(tier.link.latency)));
       }
     }
     if (assumed.empty()) return;
@@ -62,47 +61,39 @@ class Tiers {
     bool lacks_latency = false;
   };
 
-  void add(const std::string& name, const std::optional<Bandwidth>& rate,
-           const std::optional<Duration>& latency, const NetworkOverlay& overlay) {
-    const auto [place, is_new] = tiers_.try_emplace(name);
+  template <typename Cable>
+  void add(int number, const Cable& cable, const NetworkOverlay& overlay) {
+    const auto [place, is_new] = tiers_.try_emplace(number);
     Tier& tier = place->second;
     if (is_new) {
-      const auto said = overlay.tiers.find(name);
+      const auto said = overlay.tiers.find(tier_name(number));
       tier.is_described = said != overlay.tiers.end();
-      tier.link = tier.is_described ? said->second : undescribed_tier(name);
+      tier.link = tier.is_described ? said->second : undescribed_tier(tier_name(number));
     }
-    tier.lacks_rate = tier.lacks_rate || !rate;
-    tier.lacks_latency = tier.lacks_latency || !latency;
+    tier.lacks_rate = tier.lacks_rate || !cable.bandwidth;
+    tier.lacks_latency = tier.lacks_latency || !cable.latency;
   }
 
-  // `nics` of a node type describe the links from host to switch, unless `tiers` does.
-  void take_from_host_type(const NodeType& host, const NetworkOverlay& overlay) {
-    const auto nic = tiers_.find("nic");
-    if (nic == tiers_.end() || overlay.tiers.contains("nic")) return;
-    nic->second.link = host.nic_link;
-    nic->second.is_described = true;
-  }
-
-  void require_known(const std::string& name, const std::string& where_from,
-                     const std::string& place) const {
-    if (tiers_.contains(name)) return;
+  void require_known(const NetworkOverlay& overlay, const std::string& overlay_file) const {
     std::vector<std::string> names;
-    for (const auto& [known, tier] : tiers_) names.push_back(known);
-    throw ConfigError(ErrorContext{where_from, place, fmt::format("tier '{}'", name),
-                                   fmt::format("a tier of this cluster: {}", fmt::join(names, ", "))});
+    for (const auto& [number, tier] : tiers_) names.push_back(tier_name(number));
+    for (const auto& [name, link] : overlay.tiers) {
+      if (std::ranges::count(names, name) > 0) continue;
+      throw ConfigError(
+          ErrorContext{overlay_file, "tiers", fmt::format("tier '{}'", name),
+                       fmt::format("a tier of this cluster: {}", fmt::join(names, ", "))});
+    }
   }
 
   void require_rates() const {
     std::vector<std::string> lacking;
     std::vector<std::string> remedies;
-    for (const auto& [name, tier] : tiers_) {
+    for (const auto& [number, tier] : tiers_) {
       if (!tier.lacks_rate || tier.link.bandwidth != Bandwidth(0)) continue;
-      lacking.push_back(name);
-      remedies.push_back(fmt::format("--tier-bandwidth {}=400Gbit/s", name));
+      lacking.push_back(tier_name(number));
+      remedies.push_back(fmt::format("--tier-bandwidth {}=400Gbit/s", lacking.back()));
     }
     if (lacking.empty()) return;
-    std::ranges::reverse(lacking);
-    std::ranges::reverse(remedies);
     throw ConfigError(ErrorContext{
         file_, "", fmt::format("no rate for links of {}", fmt::join(lacking, ", ")),
         fmt::format("'{}' with the rates there, or 'tiers' in an overlay",
@@ -110,7 +101,7 @@ class Tiers {
   }
 
   std::string file_;
-  std::map<std::string, Tier> tiers_;
+  std::map<int, Tier> tiers_;
 };
 
 class NetworkBuilder {
@@ -235,23 +226,23 @@ class NetworkBuilder {
   }
 
   void plug(const HostCable& cable, const Port& port) {
-    Link link = described(tiers_.of("nic"), cable.bandwidth, cable.latency);
+    Link link = described(tiers_.of(0), cable.bandwidth, cable.latency);
     link.from = port.node;
     link.to = switches_[cable.to];
     link.kind = LinkKind::kHostLink;
-    link.tier = "nic";
+    link.tier = tier_name(0);
     link.adapter = port.adapter.empty() ? cable.adapter : port.adapter;
     topology_.add_duplex_link(std::move(link));
   }
 
   void join(const SwitchCable& cable) {
-    const std::string tier = uplink_tier(network_.switches[cable.lower].level,
-                                         network_.switches[cable.upper].level);
+    const int tier = uplink_tier(network_.switches[cable.lower].level,
+                                 network_.switches[cable.upper].level);
     Link link = described(tiers_.of(tier), cable.bandwidth, cable.latency);
     link.from = switches_[cable.lower];
     link.to = switches_[cable.upper];
     link.kind = LinkKind::kUplink;
-    link.tier = tier;
+    link.tier = tier_name(tier);
     link.overhead = link.receive_overhead = Duration();
     link.cpu_share = 0;
     if (cable.count > 1) {  // a message goes over one of them
@@ -295,7 +286,7 @@ ReadResult build_network(const std::filesystem::path& path, NetworkFile network,
                                      fmt::format("at most {}", kMostNetworkNames)});
     }
   }
-  NetworkOverlay overlay = read_network_overlay(options.overlay);
+  const NetworkOverlay overlay = read_network_overlay(options.overlay);
   const Tiers tiers(file, network, overlay, options);
   ReadResult result;
   result.inputs.push_back(path);

@@ -53,10 +53,14 @@ NetworkFile network_of_groups(const std::vector<HostGroup>& groups) {
   return network;
 }
 
-std::string uplink_tier(int lower_level, int upper_level) {
-  const int level = std::max(lower_level, upper_level);
-  if (level <= 1) return "rack-uplink";
-  return level == 2 ? "core" : fmt::format("core{}", level - 1);
+std::string tier_name(int tier) {
+  if (tier == 0) return "nic";
+  if (tier == 1) return "rack-uplink";
+  return tier == 2 ? "core" : fmt::format("core{}", tier - 1);
+}
+
+int uplink_tier(int lower_level, int upper_level) {
+  return std::max({lower_level, upper_level, 1});
 }
 
 void set_levels_by_distance(NetworkFile& network) {

@@ -75,8 +75,11 @@ struct HostGroup {
 /// A switch for each group, and one above all, `network`, where there are several groups.
 NetworkFile network_of_groups(const std::vector<HostGroup>& groups);
 
+/// 0: `nic`. 1: `rack-uplink`, of links up to switches of level 1 (or among those of level 0).
+/// 2: `core`, and so on.
+std::string tier_name(int tier);
 /// The tier of links between switches of these levels.
-std::string uplink_tier(int lower_level, int upper_level);
+int uplink_tier(int lower_level, int upper_level);
 
 /// Level by distance to the nearest host that hangs on a switch with as many cables as most hosts
 /// have, at least half of them.
