@@ -31,7 +31,10 @@ std::size_t usual_count(const std::vector<std::size_t>& counts) {
   return usual;
 }
 
-bool is_odd(std::size_t cables, std::size_t usual) { return 2 * cables < usual; }
+bool is_odd(std::size_t cables, std::size_t usual) {
+  constexpr std::size_t kFew = 4;  // of which half may be missing for other reasons
+  return cables == 0 || (usual >= kFew && 2 * cables <= usual);
+}
 
 }  // namespace
 
@@ -116,7 +119,7 @@ void leave_out_odd_hosts(NetworkFile& network) {
                 [&](const HostCable& cable) { return is_odd(counts[cable.host], usual); });
   for (HostCable& cable : network.host_cables) cable.host = place[cable.host];
   network.notes.push_back(fmt::format(
-      "{} left out, with less than half of the {} that most have: {}",
+      "{} left out, with at most half of the {} that most have: {}",
       counted(std::ssize(odd), "host"), counted(static_cast<std::int64_t>(usual), "adapter"),
       listed(odd)));
 }

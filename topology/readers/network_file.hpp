@@ -81,12 +81,11 @@ std::string tier_name(int tier);
 /// The tier of links between switches of these levels.
 int uplink_tier(int lower_level, int upper_level);
 
-/// Level by distance to the nearest host that hangs on a switch with as many cables as most hosts
-/// have, at least half of them.
+/// Level by distance to the nearest host, of those that leave_out_odd_hosts() leaves.
 void set_levels_by_distance(NetworkFile& network);
 
-/// Takes out the hosts that have less than half of the cables that most hosts have (managers of the
-/// fabric, storage), and says so in a note.
+/// Takes out the hosts without a cable and, where most hosts have four or more, those with at most
+/// half of these (managers of the fabric, storage). Says so in a note.
 void leave_out_odd_hosts(NetworkFile& network);
 
 /// An order of names in which numbers count as such: mlx5_9 before mlx5_10.
