@@ -27,9 +27,9 @@ struct AdapterName {
 };
 
 AdapterName adapter_name(std::string_view description) {
-  constexpr std::array<std::string_view, 6> kOfVendors{"Technologies", "ConnectX", "InfiniHost",
-                                                       "Node Description", "Mellanox HCA only",
-                                                       "Aggregation Node"};
+  constexpr std::array<std::string_view, 6> kOfVendors{"Technologies",      "ConnectX",
+                                                       "InfiniHost",        "Node Description",
+                                                       "Mellanox HCA only", "Aggregation Node"};
   description = trimmed(description);
   for (const std::string_view part : kOfVendors) {
     // A vendor's text may also follow the name: "node-01 HCA-1 (Mellanox Technologies)".
@@ -108,16 +108,17 @@ class FabricReader {
       const auto at_to = cable_at.find(to);
       if (at_from == cable_at.end() && at_to == cable_at.end()) {
         cable_at[from] = cable_at[to] = cables_.size();
-        cables_.push_back({line.from, line.to, line.from_port, line.to_port, line.rate, line.speed, false});
+        cables_.push_back(
+            {line.from, line.to, line.from_port, line.to_port, line.rate, line.speed, false});
       } else if (at_from != cable_at.end() && at_to != cable_at.end() &&
                  at_from->second == at_to->second) {
         settle_rate(cables_[at_from->second], line);
       } else {
         const Cable& other = cables_[(at_from != cable_at.end() ? at_from : at_to)->second];
-        disagreements_.push_back(fmt::format(
-            "line {}: {} to {}, but {} to {} elsewhere", line.line,
-            end_of(line.from, line.from_port), end_of(line.to, line.to_port),
-            end_of(other.a, other.a_port), end_of(other.b, other.b_port)));
+        disagreements_.push_back(
+            fmt::format("line {}: {} to {}, but {} to {} elsewhere", line.line,
+                        end_of(line.from, line.from_port), end_of(line.to, line.to_port),
+                        end_of(other.a, other.a_port), end_of(other.b, other.b_port)));
       }
     }
   }
@@ -129,8 +130,7 @@ class FabricReader {
     } else if (line.rate && *line.rate != *cable.rate) {
       disagreements_.push_back(fmt::format("line {}: {} to {} at {}, but {} at the other end",
                                            line.line, end_of(line.from, line.from_port),
-                                           end_of(line.to, line.to_port), line.speed,
-                                           cable.speed));
+                                           end_of(line.to, line.to_port), line.speed, cable.speed));
       cable.rate = std::min(*cable.rate, *line.rate);
     }
   }
@@ -225,10 +225,13 @@ class FabricReader {
     const AdapterName& name = names_[adapter];
     if (name.host.empty()) return;
     const int port = ++ports_of[adapter];
-    network_.host_cables.push_back(
-        {host_of_.at(name.host), *switch_of_[to],
-         port == 1 || name.adapter.empty() ? name.adapter : fmt::format("{}:{}", name.adapter, port),
-         cable.rate, {}});
+    network_.host_cables.push_back({host_of_.at(name.host),
+                                    *switch_of_[to],
+                                    port == 1 || name.adapter.empty()
+                                        ? name.adapter
+                                        : fmt::format("{}:{}", name.adapter, port),
+                                    cable.rate,
+                                    {}});
   }
 
   void note_single_end(const Cable& cable) {
@@ -242,28 +245,29 @@ class FabricReader {
   void add_notes() {
     std::vector<std::string>& notes = network_.notes;
     if (nameless_ > 0) {
-      notes.push_back(fmt::format("{} without the name of a host left out",
-                                  counted(nameless_, "adapter")));
+      notes.push_back(
+          fmt::format("{} without the name of a host left out", counted(nameless_, "adapter")));
     }
     if (!ambiguous_.empty()) {
-      notes.push_back(fmt::format(
-          "several machines have the same name and are left out: {}", listed(ambiguous_)));
+      notes.push_back(fmt::format("several machines have the same name and are left out: {}",
+                                  listed(ambiguous_)));
     }
     if (direct_ > 0) {
       notes.push_back(
           fmt::format("{} from adapter to adapter left out", counted(direct_, "cable")));
     }
     if (undescribed_ > 0) {
-      notes.push_back(fmt::format("the file is a part of a fabric: it does not list the ports of {}",
-                                  switches(undescribed_)));
+      notes.push_back(
+          fmt::format("the file is a part of a fabric: it does not list the ports of {}",
+                      switches(undescribed_)));
     }
     if (!disagreements_.empty()) {
-      notes.push_back(fmt::format("{} whose ends disagree (what stands first is taken, and the lower rate): {}",
-                                  counted(std::ssize(disagreements_), "cable"),
-                                  listed(disagreements_)));
+      notes.push_back(
+          fmt::format("{} whose ends disagree (what stands first is taken, and the lower rate): {}",
+                      counted(std::ssize(disagreements_), "cable"), listed(disagreements_)));
     }
-    const auto sharp = std::ranges::count_if(
-        network_.switches, [](const NetworkSwitch& one) { return one.reduces; });
+    const auto sharp = std::ranges::count_if(network_.switches,
+                                             [](const NetworkSwitch& one) { return one.reduces; });
     if (sharp > 0) {
       notes.push_back(fmt::format(
           "{} with a SHARP aggregation node may add and multicast; jobs use it if SHARP is enabled",

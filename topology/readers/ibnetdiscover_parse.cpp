@@ -101,8 +101,8 @@ class FabricParser {
 
  private:
   [[noreturn]] void fail(std::string_view found, const std::string& expected) const {
-    throw ConfigError(ErrorContext{file_, fmt::format("line {}", line_),
-                                   fmt::format("'{}'", found), expected});
+    throw ConfigError(
+        ErrorContext{file_, fmt::format("line {}", line_), fmt::format("'{}'", found), expected});
   }
 
   void read_line(std::string_view line) {

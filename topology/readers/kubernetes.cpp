@@ -18,15 +18,15 @@
 namespace rackrail::topology {
 namespace {
 
-using Labels = std::map<std::string, std::string>;
+using NodeLabels = std::map<std::string, std::string>;
 
 struct KubernetesNode {
   std::string name;
-  Labels labels;
+  NodeLabels labels;
   std::int64_t gpus = 0;
 };
 
-/// Labels that say where a node hangs, from the closest switch outward. A name that ends in N
+/// NodeLabels that say where a node hangs, from the closest switch outward. A name that ends in N
 /// stands for all with a number there: counted from the closest, or towards it.
 struct LabelFamily {
   std::string_view writer;
@@ -45,21 +45,20 @@ constexpr std::array<std::string_view, 2> kGoogle{"cloud.google.com/gce-topology
                                                   "cloud.google.com/gce-topology-block"};
 constexpr std::array<std::string_view, 2> kOracle{"oci.oraclecloud.com/host.rack_id",
                                                   "oci.oraclecloud.com/host.network_block_id"};
-constexpr std::array<LabelFamily, 6> kFamilies{
-    {{"topograph", kTopograph},
-     {"topograph", kTopographTiers},
-     {"topograph", kTopographNames},
-     {"AWS", kAws, true},
-     {"Google Cloud", kGoogle},
-     {"Oracle Cloud", kOracle}}};
+constexpr std::array<LabelFamily, 6> kFamilies{{{"topograph", kTopograph},
+                                                {"topograph", kTopographTiers},
+                                                {"topograph", kTopographNames},
+                                                {"AWS", kAws, true},
+                                                {"Google Cloud", kGoogle},
+                                                {"Oracle Cloud", kOracle}}};
 
-/// Labels that name the NVLink domain of a node.
+/// NodeLabels that name the NVLink domain of a node.
 constexpr std::array<std::string_view, 4> kNvlinkDomains{
     "accelerator.topograph.run/domain", "xclr.topology.nvidia.com/domain",
     "network.topology.nvidia.com/accelerator", "nvidia.com/gpu.clique"};
 
 /// Values of a family's labels at a node, from the closest switch outward.
-std::vector<std::string> places_of(const Labels& labels, const LabelFamily& family) {
+std::vector<std::string> places_of(const NodeLabels& labels, const LabelFamily& family) {
   std::vector<std::string> places;
   for (const std::string_view key : family.keys) {
     if (!key.ends_with('N')) {
@@ -83,15 +82,17 @@ std::vector<std::string> places_of(const Labels& labels, const LabelFamily& fami
   return places;
 }
 
-/// "NVIDIA-H100-80GB-HBM3" is H100: the first part that is a letter or more and digits.
+bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
+
+/// "NVIDIA-H100-80GB-HBM3" is H100: the first part of letters and digits that begins with letters.
 std::string device_class_of(std::string_view product) {
   while (!product.empty()) {
     const std::size_t end = std::min(product.find_first_of("-_ "), product.size());
     const std::string_view part = product.substr(0, end);
     const std::size_t digit = part.find_first_of("0123456789");
     const bool begins_with_letters =
-        digit != part.npos && digit > 0 &&
-        std::ranges::all_of(part.substr(0, digit), [](char c) { return c >= 'A' && c <= 'Z'; });
+        digit != part.npos && digit > 0 && std::ranges::all_of(part.substr(0, digit), is_capital) &&
+        std::ranges::all_of(part, [](char c) { return is_capital(c) || (c >= '0' && c <= '9'); });
     if (begins_with_letters) return std::string(part);
     product.remove_prefix(std::min(end + 1, product.size()));
   }
@@ -324,9 +325,10 @@ class NodesReader {
     }
   }
 
-  /// Labels of different levels may have the same value.
+  /// NodeLabels of different levels may have the same value.
   std::size_t switch_at(std::size_t level, const std::string& label) {
-    const auto [place, is_new] = switches_.emplace(std::pair(level, label), network_.switches.size());
+    const auto [place, is_new] =
+        switches_.emplace(std::pair(level, label), network_.switches.size());
     if (is_new) {
       network_.switches.push_back(
           {fmt::format("{} {}", name_of_level(level), label), static_cast<int>(level), false});
@@ -334,7 +336,7 @@ class NodesReader {
     return place->second;
   }
 
-  /// Labels end below what joins all nodes, which they do not name.
+  /// NodeLabels end below what joins all nodes, which they do not name.
   void join_tops() {
     std::set<std::size_t> has_upper;
     int highest = 0;
@@ -356,7 +358,8 @@ class NodesReader {
     for (const KubernetesNode& node : nodes_) {
       for (const std::string& domain : nvlink_domain(node)) ++nodes_in[domain];
     }
-    const auto wide = std::ranges::count_if(nodes_in, [](const auto& one) { return one.second > 1; });
+    const auto wide =
+        std::ranges::count_if(nodes_in, [](const auto& one) { return one.second > 1; });
     if (wide > 0) {
       note(fmt::format("{} of several nodes: NVLink between nodes is not in the topology",
                        counted(wide, "NVLink domain")));
@@ -385,8 +388,7 @@ class KubernetesReader : public Reader {
   ReadResult read(const std::filesystem::path& path, std::string_view content,
                   const ReadOptions& options) const override {
     const std::string file = path.string();
-    return build_network(path, NodesReader(file, NodesParser(file).parse(content)).read(),
-                         options);
+    return build_network(path, NodesReader(file, NodesParser(file).parse(content)).read(), options);
   }
 };
 

@@ -68,9 +68,9 @@ class MatcherByOrder {
       const std::vector<std::string>* all = full_set_of(names);
       for (std::size_t i = 0; i < names.size(); ++i) {
         matches[cables_[h][i]] =
-            all == nullptr ? i
-                           : static_cast<std::size_t>(std::ranges::find(*all, names[i]) -
-                                                      all->begin());
+            all == nullptr
+                ? i
+                : static_cast<std::size_t>(std::ranges::find(*all, names[i]) - all->begin());
       }
     }
     return matches;
@@ -100,12 +100,12 @@ class MatcherByOrder {
   }
 
   [[noreturn]] void refuse(std::size_t host, const std::string& file) const {
-    throw ConfigError(ErrorContext{
-        file, fmt::format("host '{}'", network_.hosts[host].name),
-        fmt::format("{} adapters ({}) for the {} of the overlay's 'host'", cables_[host].size(),
-                    listed(names_of(cables_[host]), 16),
-                    counted(static_cast<std::int64_t>(nics_), "NIC")),
-        "as many NICs, or their names: 'nics: { devices: [...] }'"});
+    throw ConfigError(
+        ErrorContext{file, fmt::format("host '{}'", network_.hosts[host].name),
+                     fmt::format("{} adapters ({}) for the {} of the overlay's 'host'",
+                                 cables_[host].size(), listed(names_of(cables_[host]), 16),
+                                 counted(static_cast<std::int64_t>(nics_), "NIC")),
+                     "as many NICs, or their names: 'nics: { devices: [...] }'"});
   }
 
   const NetworkFile& network_;
@@ -127,7 +127,8 @@ void note_misfits(NetworkFile& network, const Matches& matches, std::size_t nics
   }
   std::vector<std::string> short_of;
   for (std::size_t h = 0; h < matched.size(); ++h) {
-    if (matched[h] < nics) short_of.push_back(fmt::format("'{}' ({})", network.hosts[h].name, matched[h]));
+    if (matched[h] < nics)
+      short_of.push_back(fmt::format("'{}' ({})", network.hosts[h].name, matched[h]));
   }
   if (!left_out.empty()) {
     network.notes.push_back(fmt::format("{} left out, which 'nics.devices' does not name: {}",

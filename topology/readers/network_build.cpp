@@ -94,10 +94,10 @@ class Tiers {
       remedies.push_back(fmt::format("--tier-bandwidth {}=400Gbit/s", lacking.back()));
     }
     if (lacking.empty()) return;
-    throw ConfigError(ErrorContext{
-        file_, "", fmt::format("no rate for links of {}", fmt::join(lacking, ", ")),
-        fmt::format("'{}' with the rates there, or 'tiers' in an overlay",
-                    fmt::join(remedies, " "))});
+    throw ConfigError(
+        ErrorContext{file_, "", fmt::format("no rate for links of {}", fmt::join(lacking, ", ")),
+                     fmt::format("'{}' with the rates there, or 'tiers' in an overlay",
+                                 fmt::join(remedies, " "))});
   }
 
   std::string file_;
@@ -132,6 +132,10 @@ class NetworkBuilder {
 
   void require_new(std::set<std::string_view>& names, const std::string& name,
                    const char* what) const {
+    if (name.empty() || has_control_character(name)) {
+      throw ConfigError(ErrorContext{file_, "", fmt::format("{} '{}'", what, name),
+                                     "a name without control characters"});
+    }
     if (!names.insert(name).second) {
       throw ConfigError(ErrorContext{file_, "",
                                      fmt::format("{} '{}', whose name another has", what, name),
@@ -216,7 +220,8 @@ class NetworkBuilder {
   }
 
   void plug(const HostCable& cable) {
-    const std::optional<std::size_t>& match = matches_[static_cast<std::size_t>(&cable - network_.host_cables.data())];
+    const std::optional<std::size_t>& match =
+        matches_[static_cast<std::size_t>(&cable - network_.host_cables.data())];
     const std::vector<Port>& ports = ports_[cable.host];
     if (!network_.shows_adapters) {
       for (const Port& port : ports) plug(cable, port);
@@ -236,8 +241,8 @@ class NetworkBuilder {
   }
 
   void join(const SwitchCable& cable) {
-    const int tier = uplink_tier(network_.switches[cable.lower].level,
-                                 network_.switches[cable.upper].level);
+    const int tier =
+        uplink_tier(network_.switches[cable.lower].level, network_.switches[cable.upper].level);
     Link link = described(tiers_.of(tier), cable.bandwidth, cable.latency);
     link.from = switches_[cable.lower];
     link.to = switches_[cable.upper];
@@ -245,9 +250,9 @@ class NetworkBuilder {
     link.tier = tier_name(tier);
     link.overhead = link.receive_overhead = Duration();
     link.cpu_share = 0;
-    if (cable.count > 1) {  // a message goes over one of them
-      if (link.flow_bandwidth == Bandwidth(0)) link.flow_bandwidth = link.bandwidth;
-      link.bandwidth = link.bandwidth * cable.count;
+    if (cable.count > 1 && cable.bandwidth) {  // a message goes over one of them
+      if (link.flow_bandwidth == Bandwidth(0)) link.flow_bandwidth = *cable.bandwidth;
+      link.bandwidth = *cable.bandwidth * cable.count;
     }
     topology_.add_duplex_link(std::move(link));
   }
@@ -279,8 +284,8 @@ class NetworkBuilder {
 ReadResult build_network(const std::filesystem::path& path, NetworkFile network,
                          const ReadOptions& options) {
   const std::string file = path.string();
-  for (const auto& [count, what] : {std::pair(network.hosts.size(), "hosts"),
-                                    std::pair(network.switches.size(), "switches")}) {
+  for (const auto& [count, what] :
+       {std::pair(network.hosts.size(), "hosts"), std::pair(network.switches.size(), "switches")}) {
     if (count > kMostNetworkNames) {
       throw ConfigError(ErrorContext{file, "", fmt::format("{} {}", count, what),
                                      fmt::format("at most {}", kMostNetworkNames)});

@@ -118,10 +118,10 @@ void leave_out_odd_hosts(NetworkFile& network) {
   std::erase_if(network.host_cables,
                 [&](const HostCable& cable) { return is_odd(counts[cable.host], usual); });
   for (HostCable& cable : network.host_cables) cable.host = place[cable.host];
-  network.notes.push_back(fmt::format(
-      "{} left out, with at most half of the {} that most have: {}",
-      counted(std::ssize(odd), "host"), counted(static_cast<std::int64_t>(usual), "adapter"),
-      listed(odd)));
+  network.notes.push_back(fmt::format("{} left out, with at most half of the {} that most have: {}",
+                                      counted(std::ssize(odd), "host"),
+                                      counted(static_cast<std::int64_t>(usual), "adapter"),
+                                      listed(odd)));
 }
 
 bool is_before_by_numbers(std::string_view a, std::string_view b) {
@@ -149,7 +149,8 @@ bool is_before_by_numbers(std::string_view a, std::string_view b) {
 
 std::string listed(const std::vector<std::string>& names, std::size_t most) {
   const std::size_t shown = std::min(names.size(), most);
-  std::string text = fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  std::string text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
   return text;
 }

@@ -27,7 +27,7 @@ inline constexpr std::size_t kMostNetworkNames = 65'536;
 
 struct NetworkHost {
   std::string name;
-  std::string device_class;       ///< of its GPUs; empty if the file does not tell
+  std::string device_class;          ///< of its GPUs; empty if the file does not tell
   std::optional<std::int64_t> gpus;  ///< if the file tells
 };
 

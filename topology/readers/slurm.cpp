@@ -109,7 +109,8 @@ class TreeReader {
     }
     if (done == switches_.size()) return;
     for (std::size_t s = 0; s < switches_.size(); ++s) {
-      if (waiting[s] > 0) fail(s, fmt::format("switch '{}' below itself", switches_[s].name), "a tree");
+      if (waiting[s] > 0)
+        fail(s, fmt::format("switch '{}' below itself", switches_[s].name), "a tree");
     }
   }
 
@@ -122,8 +123,7 @@ class TreeReader {
     if (roots.size() < 2) return;
     throw ConfigError(ErrorContext{
         file_, "",
-        fmt::format("{} trees without a switch that joins them: {}", roots.size(),
-                    listed(roots)),
+        fmt::format("{} trees without a switch that joins them: {}", roots.size(), listed(roots)),
         fmt::format("one tree: add 'SwitchName=root Switches={}', or keep the lines of one",
                     fmt::join(roots, ","))});
   }
@@ -134,9 +134,8 @@ class TreeReader {
       if (one.children.empty() && one.hosts.empty()) names.push_back("'" + one.name + "'");
     }
     if (names.empty()) return;
-    network_.notes.push_back(fmt::format("{} without hosts: {}",
-                                         names.size() == 1 ? "a switch" : "switches",
-                                         listed(names)));
+    network_.notes.push_back(fmt::format(
+        "{} without hosts: {}", names.size() == 1 ? "a switch" : "switches", listed(names)));
   }
 
   std::string file_;
@@ -155,20 +154,20 @@ NetworkFile network_of_blocks(const std::string& file, SlurmTopology& topology) 
     for (const std::string& host : block.hosts) {
       const auto [place, is_new] = block_of.emplace(host, &block);
       if (!is_new) {
-        throw ConfigError(ErrorContext{
-            file, block.where,
-            fmt::format("host '{}' in block '{}', and in '{}' ({})", host, block.name,
-                        place->second->name, place->second->where),
-            "each host in one block"});
+        throw ConfigError(
+            ErrorContext{file, block.where,
+                         fmt::format("host '{}' in block '{}', and in '{}' ({})", host, block.name,
+                                     place->second->name, place->second->where),
+                         "each host in one block"});
       }
     }
     groups.push_back({block.name, block.hosts});
   }
   NetworkFile network = network_of_groups(groups);
   network.notes = std::move(topology.notes);
-  network.notes.push_back(fmt::format(
-      "{} read as one switch each{}: the file names no switches", counted(std::ssize(groups), "block"),
-      groups.size() > 1 ? ", all below one switch 'network'" : ""));
+  network.notes.push_back(fmt::format("{} read as one switch each{}: the file names no switches",
+                                      counted(std::ssize(groups), "block"),
+                                      groups.size() > 1 ? ", all below one switch 'network'" : ""));
   return network;
 }
 

@@ -14,7 +14,7 @@
 namespace rackrail::topology {
 namespace {
 
-using Fields = std::map<std::string, std::string, LessInAnyCase>;
+using ConfFields = std::map<std::string, std::string, LessInAnyCase>;
 
 class ConfParser {
  public:
@@ -55,8 +55,8 @@ class ConfParser {
     return line;
   }
 
-  Fields fields_of(std::string_view line) const {
-    Fields fields;
+  ConfFields fields_of(std::string_view line) const {
+    ConfFields fields;
     while (!(line = trimmed(line)).empty()) {
       const std::size_t equals = line.find('=');
       const std::string_view key = trimmed(line.substr(0, equals));
@@ -95,7 +95,7 @@ class ConfParser {
     if (is_same_in_any_case(line.substr(0, 8), "include ")) {
       fail("'Include'", "the included lines in the file itself");
     }
-    const Fields fields = fields_of(line);
+    const ConfFields fields = fields_of(line);
     if (fields.contains("SwitchName")) {
       read_switches(fields);
     } else if (fields.contains("BlockName")) {
@@ -112,7 +112,7 @@ class ConfParser {
     }
   }
 
-  void read_switches(const Fields& fields) {
+  void read_switches(const ConfFields& fields) {
     allow_only(fields, {"SwitchName", "Switches", "Nodes", "LinkSpeed"});
     has_link_speed_ = has_link_speed_ || fields.contains("LinkSpeed");
     for (std::string& name : names(fields, "SwitchName")) {
@@ -121,7 +121,7 @@ class ConfParser {
     }
   }
 
-  void allow_only(const Fields& fields, std::initializer_list<std::string_view> keys) const {
+  void allow_only(const ConfFields& fields, std::initializer_list<std::string_view> keys) const {
     for (const auto& [key, value] : fields) {
       const bool is_known = std::ranges::any_of(
           keys, [&key = key](std::string_view one) { return is_same_in_any_case(one, key); });
@@ -129,14 +129,14 @@ class ConfParser {
     }
   }
 
-  std::vector<std::string> names(const Fields& fields, std::string_view key) const {
+  std::vector<std::string> names(const ConfFields& fields, std::string_view key) const {
     const auto field = fields.find(key);
     if (field == fields.end()) return {};
     try {
       return expand_hostlist(field->second, kMostNetworkNames);
     } catch (const ConfigError& e) {
-      throw ConfigError(ErrorContext{file_, fmt::format("{}, {}", where_, key),
-                                     e.context().found, e.context().expected});
+      throw ConfigError(ErrorContext{file_, fmt::format("{}, {}", where_, key), e.context().found,
+                                     e.context().expected});
     }
   }
 

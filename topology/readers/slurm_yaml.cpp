@@ -41,8 +41,7 @@ void read_block(const ConfigValue& block, SlurmTopology& topology) {
   block.allow_only({"block_sizes", "blocks"});
   for (const ConfigValue& one : block.require("blocks").elements()) {
     one.allow_only({"block", "nodes"});
-    topology.blocks.push_back(
-        {one.require("block").name(), names_at(one, "nodes"), one.where()});
+    topology.blocks.push_back({one.require("block").name(), names_at(one, "nodes"), one.where()});
   }
 }
 
@@ -67,7 +66,8 @@ const ConfigValue* chosen(const std::vector<ConfigValue>& topologies) {
 
 SlurmTopology parse_slurm_yaml(const std::string& file, const std::string& content) {
   const ConfigValue root = ConfigValue::parse(file, content);
-  if (!root.is_list()) root.fail("a list of topologies, each with 'topology' and 'tree' or 'block'");
+  if (!root.is_list())
+    root.fail("a list of topologies, each with 'topology' and 'tree' or 'block'");
   const ConfigValue* one = chosen(root.elements());
   if (one == nullptr) {
     root.fail("no topology with 'tree' or 'block'",

@@ -41,18 +41,18 @@ std::string to_switch(int port, const std::string& guid, int peer, const std::st
                      name, speed);
 }
 
-std::string adapter_block(const std::string& guid, const std::string& name,
-                          const std::string& to, int port, const std::string& speed = "4xNDR") {
-  return ids("ca", guid) +
-         fmt::format("Ca\t1 \"H-{}\"\t\t# \"{}\"\n", guid, name) +
-         fmt::format("[1]({}) \t\"S-{}\"[{}]\t\t# lid 7 lmc 0 \"MF0;x:MQM9701/U1\" lid 1 {}\n", guid,
-                     to, port, speed);
+std::string adapter_block(const std::string& guid, const std::string& name, const std::string& to,
+                          int port, const std::string& speed = "4xNDR") {
+  return ids("ca", guid) + fmt::format("Ca\t1 \"H-{}\"\t\t# \"{}\"\n", guid, name) +
+         fmt::format("[1]({}) \t\"S-{}\"[{}]\t\t# lid 7 lmc 0 \"MF0;x:MQM9701/U1\" lid 1 {}\n",
+                     guid, to, port, speed);
 }
 
 /// Two leaves with two hosts each, of `rails` adapters; two cables from each leaf to the spine.
 std::string small_fabric() {
   return switch_block("a1", "leaf-1",
-                      to_adapter(1, "11", "node-01 mlx5_0") + to_adapter(2, "12", "node-02 mlx5_0") +
+                      to_adapter(1, "11", "node-01 mlx5_0") +
+                          to_adapter(2, "12", "node-02 mlx5_0") +
                           to_switch(35, "b1", 1, "spine-1") + to_switch(36, "b1", 2, "spine-1")) +
          switch_block("a2", "leaf-2",
                       to_adapter(1, "13", "node-10 mlx5_0") + to_adapter(2, "14", "node-9 mlx5_0") +
@@ -128,29 +128,29 @@ TEST_CASE("each cable of a fabric is one, parallel ones are a link that a messag
 }
 
 TEST_CASE("ends that disagree are named, by rate and by peer") {
-  const std::string slow = replaced(small_fabric(), "\"node-02 mlx5_0\" lid 7 4xNDR",
-                                    "\"node-02 mlx5_0\" lid 7 4xHDR");
+  const std::string slow =
+      replaced(small_fabric(), "\"node-02 mlx5_0\" lid 7 4xNDR", "\"node-02 mlx5_0\" lid 7 4xHDR");
   const ReadResult rates = read_network(slow);
   CHECK(rate_between(rates.topology, "node-02", "leaf-1") == 200_Gbps);
   CHECK(has_note(rates, "1 cable whose ends disagree"));
   CHECK(has_note(rates, "at 4xNDR, but 4xHDR at the other end"));
-  const ReadResult peers =
-      read_network(replaced(small_fabric(), to_switch(1, "a1", 35, "leaf-1"),
-                            to_switch(1, "a2", 20, "leaf-2")));
-  CHECK(has_note(peers, "'MF0;spine-1:MQM9701/U1' [1] to 'MF0;leaf-2:MQM9701/U1' [20], but "
-                        "'MF0;leaf-1:MQM9701/U1' [35] to 'MF0;spine-1:MQM9701/U1' [1] elsewhere"));
-  const ReadResult silent = read_network(
-      replaced(small_fabric(), to_switch(1, "a1", 35, "leaf-1"), ""));
+  const ReadResult peers = read_network(
+      replaced(small_fabric(), to_switch(1, "a1", 35, "leaf-1"), to_switch(1, "a2", 20, "leaf-2")));
+  CHECK(has_note(peers,
+                 "'MF0;spine-1:MQM9701/U1' [1] to 'MF0;leaf-2:MQM9701/U1' [20], but "
+                 "'MF0;leaf-1:MQM9701/U1' [35] to 'MF0;spine-1:MQM9701/U1' [1] elsewhere"));
+  const ReadResult silent =
+      read_network(replaced(small_fabric(), to_switch(1, "a1", 35, "leaf-1"), ""));
   CHECK(has_note(silent, "which does not list it"));
 }
 
 TEST_CASE("SHARP nodes make switches reduce, nameless adapters are counted") {
-  const ReadResult result = read_network(
-      replaced(small_fabric(), to_switch(35, "b1", 1, "spine-1"),
-               to_adapter(5, "77", "MT4129 ConnectX7   Mellanox Technologies") +
-                   to_adapter(6, "78", "localhost HCA-1") +
-                   to_adapter(65, "79", "Mellanox Technologies Aggregation Node") +
-                   to_switch(35, "b1", 1, "spine-1")));
+  const ReadResult result =
+      read_network(replaced(small_fabric(), to_switch(35, "b1", 1, "spine-1"),
+                            to_adapter(5, "77", "MT4129 ConnectX7   Mellanox Technologies") +
+                                to_adapter(6, "78", "localhost HCA-1") +
+                                to_adapter(65, "79", "Mellanox Technologies Aggregation Node") +
+                                to_switch(35, "b1", 1, "spine-1")));
   const Topology& t = result.topology;
   CHECK(t.rank_count() == 4);
   CHECK(t.node(*t.find_node("leaf-1")).reduces);
@@ -160,19 +160,19 @@ TEST_CASE("SHARP nodes make switches reduce, nameless adapters are counted") {
 }
 
 TEST_CASE("one name of several machines tells none of them") {
-  const ReadResult result = read_network(
-      replaced(small_fabric(), to_switch(35, "b1", 1, "spine-1"),
-               to_adapter(5, "77", "ubuntu mlx5_0") + to_adapter(6, "78", "ubuntu mlx5_0") +
-                   to_switch(35, "b1", 1, "spine-1")));
+  const ReadResult result = read_network(replaced(small_fabric(), to_switch(35, "b1", 1, "spine-1"),
+                                                  to_adapter(5, "77", "ubuntu mlx5_0") +
+                                                      to_adapter(6, "78", "ubuntu mlx5_0") +
+                                                      to_switch(35, "b1", 1, "spine-1")));
   CHECK(result.topology.rank_count() == 4);
   CHECK(has_note(result, "several machines have the same name and are left out: ubuntu"));
 }
 
 TEST_CASE("a part of a fabric is read as far as it goes") {
-  const ReadResult result = read_network(
-      switch_block("a1", "leaf-1",
-                   to_adapter(1, "11", "node-01 mlx5_0") + to_adapter(2, "12", "node-02 mlx5_0") +
-                       to_switch(35, "b1", 1, "spine-1")));
+  const ReadResult result = read_network(switch_block("a1", "leaf-1",
+                                                      to_adapter(1, "11", "node-01 mlx5_0") +
+                                                          to_adapter(2, "12", "node-02 mlx5_0") +
+                                                          to_switch(35, "b1", 1, "spine-1")));
   CHECK(result.topology.rank_count() == 2);
   CHECK(result.topology.node_count() == 4);
   CHECK(has_note(result, "it does not list the ports of 1 switch"));
@@ -219,16 +219,18 @@ TEST_CASE("hosts with few adapters beside ones with many are left out") {
                to_adapter(60, "fff", "ufm-1 mlx5_0") + to_switch(1, "a0", 200, "leaf0")));
   CHECK(result.topology.rank_count() == 3);
   CHECK(result.topology.node(*result.topology.find_node("spine")).kind == NodeKind::kSpine);
-  CHECK(has_note(result, "1 host left out, with at most half of the 4 adapters that most have: "
-                         "'ufm-1' (1)"));
+  CHECK(has_note(result,
+                 "1 host left out, with at most half of the 4 adapters that most have: "
+                 "'ufm-1' (1)"));
 }
 
 TEST_CASE("a dump without rates needs them by tier") {
   std::string text = small_fabric();
   for (std::size_t at = 0; (at = text.find(" 4xNDR")) != std::string::npos;) text.erase(at, 6);
   CHECK(error_of_network(text).find("--tier-bandwidth nic=400Gbit/s") != std::string::npos);
-  CHECK(read_network(text, "", {{"nic", 10_Gbps}, {"rack-uplink", 20_Gbps}})
-            .topology.rank_count() == 4);
+  CHECK(
+      read_network(text, "", {{"nic", 10_Gbps}, {"rack-uplink", 20_Gbps}}).topology.rank_count() ==
+      4);
 }
 
 TEST_CASE("grouped output, ports outside of the box, routers and switches of one name") {

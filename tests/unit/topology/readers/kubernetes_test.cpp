@@ -14,7 +14,8 @@ namespace {
 
 const TierRates kRates{{"nic", 400_Gbps}, {"rack-uplink", 800_Gbps}};
 
-std::string node(const std::string& name, const std::string& labels, const std::string& gpus = "8") {
+std::string node(const std::string& name, const std::string& labels,
+                 const std::string& gpus = "8") {
   return fmt::format(
       R"({{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{}","managedFields":[{{"a":1}}],)"
       R"("labels":{{{}}}}},"status":{{"allocatable":{{"cpu":"96"{}}},"images":[{{"x":[1,2]}}]}}}})",
@@ -43,16 +44,16 @@ std::string with(const std::string& closest, const std::string& outer) {
 
 TEST_CASE("labels of nodes are switches, in all the spellings in use") {
   const std::string old = "network.topology.nvidia.com/";
-  const auto [closest, outer] = GENERATE_COPY(
-      std::pair<std::string, std::string>("fabric.topograph.run/tier-0",
-                                          "fabric.topograph.run/tier-1"),
-      std::pair<std::string, std::string>(old + "tier-0", old + "tier-1"),
-      std::pair<std::string, std::string>(old + "leaf", old + "spine"),
-      std::pair<std::string, std::string>(old + "block", old + "spine"),
-      std::pair<std::string, std::string>("topology.k8s.aws/network-node-layer-3",
-                                          "topology.k8s.aws/network-node-layer-2"),
-      std::pair<std::string, std::string>("cloud.google.com/gce-topology-subblock",
-                                          "cloud.google.com/gce-topology-block"));
+  const auto [closest, outer] =
+      GENERATE_COPY(std::pair<std::string, std::string>("fabric.topograph.run/tier-0",
+                                                        "fabric.topograph.run/tier-1"),
+                    std::pair<std::string, std::string>(old + "tier-0", old + "tier-1"),
+                    std::pair<std::string, std::string>(old + "leaf", old + "spine"),
+                    std::pair<std::string, std::string>(old + "block", old + "spine"),
+                    std::pair<std::string, std::string>("topology.k8s.aws/network-node-layer-3",
+                                                        "topology.k8s.aws/network-node-layer-2"),
+                    std::pair<std::string, std::string>("cloud.google.com/gce-topology-subblock",
+                                                        "cloud.google.com/gce-topology-block"));
   const ReadResult result = read_network(with(closest, outer), "", kRates);
   const Topology& t = result.topology;
   REQUIRE(t.rank_count() == 2);
@@ -64,10 +65,10 @@ TEST_CASE("labels of nodes are switches, in all the spellings in use") {
 
 TEST_CASE("nodes without labels or GPUs are counted and left out") {
   const std::string label = labels({{"fabric.topograph.run/tier-0", "l1"}});
-  const ReadResult result = read_network(
-      list(node("a", label) + "," + node("b", label) + "," + node("c", "") + "," +
-           node("cpu", label, "") + "," + node("none", label, "0")),
-      "", {{"nic", 400_Gbps}});
+  const ReadResult result =
+      read_network(list(node("a", label) + "," + node("b", label) + "," + node("c", "") + "," +
+                        node("cpu", label, "") + "," + node("none", label, "0")),
+                   "", {{"nic", 400_Gbps}});
   CHECK(result.topology.rank_count() == 2);
   CHECK(has_note(result, "2 nodes without GPUs left out"));
   CHECK(has_note(result, "1 node without such labels left out: c"));
@@ -98,10 +99,10 @@ TEST_CASE("GPU products are device classes, GPU counts are compared with the ove
 }
 
 TEST_CASE("several switches at the top are joined, NVLink domains stand in for switches") {
-  const ReadResult two = read_network(
-      list(node("a", labels({{"fabric.topograph.run/tier-0", "l1"}})) + "," +
-           node("b", labels({{"fabric.topograph.run/tier-0", "l2"}}))),
-      "", kRates);
+  const ReadResult two =
+      read_network(list(node("a", labels({{"fabric.topograph.run/tier-0", "l1"}})) + "," +
+                        node("b", labels({{"fabric.topograph.run/tier-0", "l2"}}))),
+                   "", kRates);
   CHECK(rate_between(two.topology, "leaf l1", "network") == 800_Gbps);
   CHECK(has_note(two, "2 switches at the top of the labels are joined"));
   const std::string clique = labels({{"nvidia.com/gpu.clique", "uuid.1"}});
@@ -122,8 +123,8 @@ TEST_CASE("a single node, and nodes one after the other") {
 TEST_CASE("JSON of other kinds is refused in one line") {
   CHECK(error_of_network(R"({"apiVersion":"v1","kind":"List","items":[{"kind":"Pod"}]})")
             .find("found kind 'Pod', expected kind 'Node'") != std::string::npos);
-  CHECK(error_of_network(R"({"apiVersion":"v1","kind":"Deployment"})")
-            .find("kind 'Deployment'") != std::string::npos);
+  CHECK(error_of_network(R"({"apiVersion":"v1","kind":"Deployment"})").find("kind 'Deployment'") !=
+        std::string::npos);
   CHECK(error_of_network(R"({"apiVersion":"v1","kind":"List","items":[]})").find("empty list") !=
         std::string::npos);
   CHECK(error_of_network(list(node("a", ""))).find("no node with a label") != std::string::npos);

@@ -92,7 +92,8 @@ TEST_CASE("rates that Slurm's file lacks are asked for by tier") {
 
 TEST_CASE("an overlay says what is inside the hosts of Slurm's file, and rates") {
   const ReadResult result =
-      read_network(kTree, std::string(kDgx) + "tiers: { rack-uplink: { bandwidth: 1.6 Tbit/s, latency: 1 us } }\n");
+      read_network(kTree, std::string(kDgx) +
+                              "tiers: { rack-uplink: { bandwidth: 1.6 Tbit/s, latency: 1 us } }\n");
   const Topology& t = result.topology;
   CHECK(t.rank_count() == 32);
   CHECK(ranks_by_host(t).size() == 4);
@@ -133,8 +134,7 @@ TEST_CASE("what is no tree of switches is diagnosed with its lines") {
   CHECK(error("SwitchName=a Nodes=[1-4]\n").find("line 1, Nodes: found '[1-4]'") !=
         std::string::npos);
   CHECK(error("SwitchName=a Nods=n1\n").find("'Nods'") != std::string::npos);
-  CHECK(error("SwitchName=a Nodes=n1\nInclude more.conf\n").find("'Include'") !=
-        std::string::npos);
+  CHECK(error("SwitchName=a Nodes=n1\nInclude more.conf\n").find("'Include'") != std::string::npos);
 }
 
 TEST_CASE("a tree that is deeper on one side has tiers by height") {
