@@ -42,8 +42,8 @@ std::vector<Dimension> read_dimensions(const ConfigValue& root) {
   root.allow_only({"topology", "npus_count", "bandwidth", "latency"});
   const std::vector<ConfigValue>& shapes = root.require("topology").elements();
   if (shapes.empty() || shapes.size() > kMostDimensions) {
-    root.require("topology").fail(fmt::format("{} dimensions", shapes.size()),
-                                  fmt::format("1 to {}", kMostDimensions));
+    root.require("topology")
+        .fail(fmt::format("{} dimensions", shapes.size()), fmt::format("1 to {}", kMostDimensions));
   }
   for (const char* key : {"npus_count", "bandwidth", "latency"}) {
     const ConfigValue& values = root.require(key);
@@ -60,9 +60,9 @@ std::vector<Dimension> read_dimensions(const ConfigValue& root) {
     const ConfigValue& count = root.require("npus_count").elements()[d];
     one.count = static_cast<std::size_t>(count.count(1, kMostNpus));
     npus *= static_cast<std::int64_t>(one.count);
-    if (npus > kMostNpus) count.fail(fmt::format("{} NPUs", npus), fmt::format("at most {}", kMostNpus));
-    one.bandwidth = scaled(
-        1_GBps, root.require("bandwidth").elements()[d].ratio(1e-6, 1e6));
+    if (npus > kMostNpus)
+      count.fail(fmt::format("{} NPUs", npus), fmt::format("at most {}", kMostNpus));
+    one.bandwidth = scaled(1_GBps, root.require("bandwidth").elements()[d].ratio(1e-6, 1e6));
     one.latency = scaled(1_ns, root.require("latency").elements()[d].ratio(0, 1e12));
     dimensions.push_back(one);
   }
@@ -170,7 +170,8 @@ class AstraSimReader : public Reader {
     if (!root.is_map()) root.fail("a map with 'topology' and 'npus_count'");
     std::vector<Dimension> dimensions = read_dimensions(root);
     std::vector<std::string> notes;
-    if (dimensions.size() > 1) notes.emplace_back("the innermost dimension is read as the inside of hosts");
+    if (dimensions.size() > 1)
+      notes.emplace_back("the innermost dimension is read as the inside of hosts");
     return {GridBuilder(path.stem().string(), std::move(dimensions)).build(), notes, {path}};
   }
 };

@@ -71,10 +71,19 @@ class HtsimParser {
   }
 
   void parse(std::string_view content) {
-    constexpr std::array<std::string_view, 13> kKeys{
-        "Nodes", "Tiers", "Podsize", "Tier", "Downlink_speed_Gbps", "Radix_Down", "Radix_Up",
-        "Downlink_Latency_ns", "Switch_Latency_ns", "Bundle", "Oversubscribed", "Queue_Down",
-        "Queue_Up"};
+    constexpr std::array<std::string_view, 13> kKeys{"Nodes",
+                                                     "Tiers",
+                                                     "Podsize",
+                                                     "Tier",
+                                                     "Downlink_speed_Gbps",
+                                                     "Radix_Down",
+                                                     "Radix_Up",
+                                                     "Downlink_Latency_ns",
+                                                     "Switch_Latency_ns",
+                                                     "Bundle",
+                                                     "Oversubscribed",
+                                                     "Queue_Down",
+                                                     "Queue_Up"};
     for (std::size_t number = 1; !content.empty(); ++number) {
       const std::size_t end = content.find('\n');
       std::string_view line = content.substr(0, end);
@@ -86,7 +95,8 @@ class HtsimParser {
       const std::string_view text = trimmed(line.substr(key.size()));
       const bool is_known = std::ranges::any_of(
           kKeys, [key](std::string_view one) { return is_same_in_any_case(one, key); });
-      if (!is_known) fail(where, fmt::format("'{}'", key), fmt::format("{}", fmt::join(kKeys, ", ")));
+      if (!is_known)
+        fail(where, fmt::format("'{}'", key), fmt::format("{}", fmt::join(kKeys, ", ")));
       std::int64_t value = 0;
       const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
       if (error != std::errc() || stop != text.data() + text.size() || value < 0 ||
@@ -100,7 +110,8 @@ class HtsimParser {
         settings_.tiers.emplace_back();
       } else {
         Settings& fields = settings_.tiers.empty() ? settings_.general : settings_.tiers.back();
-        if (!fields.emplace(key, value).second) fail(where, fmt::format("'{}' twice", key), "it once");
+        if (!fields.emplace(key, value).second)
+          fail(where, fmt::format("'{}' twice", key), "it once");
       }
     }
   }
@@ -135,8 +146,8 @@ class HtsimParser {
     const std::int64_t down = radix(0, "Radix_Down");
     const std::int64_t tors = divided(pod, down, "hosts of a pod by Radix_Down");
     const std::int64_t bundle = tier_at(1, "Bundle", 1);
-    const std::int64_t aggs =
-        divided(tors * radix(0, "Radix_Up"), radix(1, "Radix_Down"), "aggregation switches of a pod");
+    const std::int64_t aggs = divided(tors * radix(0, "Radix_Up"), radix(1, "Radix_Down"),
+                                      "aggregation switches of a pod");
     const std::int64_t ups = divided(radix(0, "Radix_Up"), bundle, "Radix_Up of ToRs by Bundle");
     if (ups != aggs) {
       fail("Tier 0", fmt::format("{} ways up from a ToR to {} switches", ups, aggs),
@@ -154,8 +165,7 @@ class HtsimParser {
     for (std::int64_t t = 0; t < tors; ++t) {
       for (std::int64_t h = 0; h < down; ++h) {
         const std::size_t host = network_.hosts.size();
-        network_.host_cables.push_back(
-            {host, network_.switches.size(), "", rate(0), latency(0)});
+        network_.host_cables.push_back({host, network_.switches.size(), "", rate(0), latency(0)});
         network_.hosts.push_back({fmt::format("host{}", host), "", {}});
       }
       network_.switches.push_back({fmt::format("tor{}", p * tors + t), 0, false});
@@ -173,15 +183,16 @@ class HtsimParser {
   /// Cores in planes: each is joined to one aggregation switch of every pod.
   void add_cores(std::int64_t pods, std::int64_t tors, std::int64_t aggs) {
     const std::int64_t bundle = tier_at(2, "Bundle", 1);
-    const std::int64_t per_agg = divided(radix(1, "Radix_Up"), bundle, "Radix_Up of Tier 1 by Bundle");
+    const std::int64_t per_agg =
+        divided(radix(1, "Radix_Up"), bundle, "Radix_Up of Tier 1 by Bundle");
     const std::int64_t pod_switches = tors + aggs;
     require_buildable(pods * aggs * per_agg * 3);
     for (std::int64_t a = 0; a < aggs; ++a) {
       for (std::int64_t c = 0; c < per_agg; ++c) {
         for (std::int64_t p = 0; p < pods; ++p) {
-          network_.switch_cables.push_back(
-              {static_cast<std::size_t>(p * pod_switches + tors + a), network_.switches.size(),
-               static_cast<int>(bundle), rate(2), latency(2)});
+          network_.switch_cables.push_back({static_cast<std::size_t>(p * pod_switches + tors + a),
+                                            network_.switches.size(), static_cast<int>(bundle),
+                                            rate(2), latency(2)});
         }
         network_.switches.push_back({fmt::format("core{}", a * per_agg + c), 2, false});
       }

@@ -81,8 +81,8 @@ class NumberedParser {
       if (line.empty() || !read_link(line)) break;
     }
     if (links_.size() != link_count_) {
-      result_.notes.push_back(fmt::format("{} links read, while the first line counts {}",
-                                          links_.size(), link_count_));
+      result_.notes.push_back(
+          fmt::format("{} links read, while the first line counts {}", links_.size(), link_count_));
     }
     build();
     result_.topology = std::move(topology_);
@@ -91,14 +91,15 @@ class NumberedParser {
 
  private:
   [[noreturn]] void fail(std::string_view found, const std::string& expected) const {
-    throw ConfigError(ErrorContext{file_, fmt::format("line {}", line_),
-                                   fmt::format("'{}'", found), expected});
+    throw ConfigError(
+        ErrorContext{file_, fmt::format("line {}", line_), fmt::format("'{}'", found), expected});
   }
 
   void read_header(std::string_view line) {
     if (!is_header(line)) {
-      fail(line, "'nodes switches links', or SimAI's 'nodes GPUs-per-server NVSwitches switches "
-                 "links GPU'");
+      fail(line,
+           "'nodes switches links', or SimAI's 'nodes GPUs-per-server NVSwitches switches "
+           "links GPU'");
     }
     const std::vector<std::string_view> words = words_of(line);
     nodes_ = *number_of(words[0]);
@@ -170,8 +171,8 @@ class NumberedParser {
       if (from_switch && to_switch) {
         network.switch_cables.push_back({link.from, link.to, 1, {}, {}});
       } else if (from_switch || to_switch) {
-        network.host_cables.push_back({from_switch ? link.to : link.from,
-                                       from_switch ? link.from : link.to, "", {}, {}});
+        network.host_cables.push_back(
+            {from_switch ? link.to : link.from, from_switch ? link.from : link.to, "", {}, {}});
       }
     }
     set_levels_by_distance(network);
@@ -224,16 +225,17 @@ class NumberedParser {
     link.to = NodeId(one.to);
     link.bandwidth = one.rate;
     link.latency = one.delay;
-    const bool has_nvswitch = kinds_[one.from] == NodeKind::kNvSwitch ||
-                              kinds_[one.to] == NodeKind::kNvSwitch;
+    const bool has_nvswitch =
+        kinds_[one.from] == NodeKind::kNvSwitch || kinds_[one.to] == NodeKind::kNvSwitch;
     const bool is_uplink = is_switch(one.from) && is_switch(one.to);
     if (has_nvswitch) {
       link.kind = LinkKind::kNvlink;
     } else {
       link.kind = is_uplink ? LinkKind::kUplink : LinkKind::kHostLink;
     }
-    link.tier = has_nvswitch ? "nvlink"
-                             : tier_name(is_uplink ? uplink_tier(level[one.from], level[one.to]) : 0);
+    link.tier = has_nvswitch
+                    ? "nvlink"
+                    : tier_name(is_uplink ? uplink_tier(level[one.from], level[one.to]) : 0);
     topology_.add_duplex_link(std::move(link));
   }
 
