@@ -42,4 +42,20 @@ inline void read_as(const std::string& format, std::string_view content) {
   }
 }
 
+/// The same for files of the network between machines, which may lack rates: with those of one
+/// tier, two, and three.
+inline void read_network_as(const std::string& format, std::string_view content) {
+  topology::ReadOptions options{.format = format};
+  for (const char* tier : {"nic", "rack-uplink", "core"}) {
+    options.tier_bandwidths.emplace(tier, Bandwidth(1'000'000'000));
+    topology::Topology cluster;
+    const bool is_taken = accepted([&] {
+      cluster = topology::read_cluster_text("cluster", std::string(content), options).topology;
+    });
+    if (is_taken) {
+      require_lasting(cluster);
+    }
+  }
+}
+
 }  // namespace rackrail::fuzz

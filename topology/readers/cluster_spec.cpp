@@ -135,10 +135,25 @@ LinkClasses read_link_classes(const ConfigValue* section) {
   return classes;
 }
 
-LinkClass read_link(const ConfigValue& value, const LinkClasses& classes) {
+namespace {
+
+void allow_link_keys(const ConfigValue& value) {
   value.allow_only({"link", "bandwidth", "latency", "overhead", "receive_overhead",
                     "flow_bandwidth", "cpu_share"});
+}
+
+}  // namespace
+
+LinkClass read_link(const ConfigValue& value, const LinkClasses& classes) {
+  allow_link_keys(value);
   return link_of(value, classes);
+}
+
+LinkClass read_link_over(const ConfigValue& value, const LinkClasses& classes,
+                         const LinkClass& otherwise) {
+  allow_link_keys(value);
+  const ConfigValue* name = value.find("link");
+  return with_properties(value, name != nullptr ? &class_named(*name, classes) : &otherwise);
 }
 
 DeviceMemories read_device_classes(const ConfigValue* section) {

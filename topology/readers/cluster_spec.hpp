@@ -33,6 +33,9 @@ LinkClasses read_link_classes(const ConfigValue* section);
 /// A link class by its name, with the properties beside `link` replacing those of the class:
 /// `{ link: tcp, bandwidth: 10 Gbit/s }`, or all properties without a class.
 LinkClass read_link(const ConfigValue& value, const LinkClasses& classes);
+/// The same, but what `value` does not say is as in `otherwise`.
+LinkClass read_link_over(const ConfigValue& value, const LinkClasses& classes,
+                         const LinkClass& otherwise);
 
 /// Memory of device classes by name, in any case.
 using DeviceMemories = std::map<std::string, Bytes, LessInAnyCase>;

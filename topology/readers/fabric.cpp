@@ -14,14 +14,6 @@ namespace {
 /// Vertices and links, together: what takes about two gigabytes. A few lines can ask for billions.
 constexpr std::int64_t kMostParts = 8'000'000;
 
-void require_buildable(std::int64_t parts) {
-  if (parts > kMostParts) {
-    throw ConfigError(ErrorContext{"", "racks and network",
-                                   fmt::format("{} vertices and links", parts),
-                                   fmt::format("a cluster of at most {}", kMostParts)});
-  }
-}
-
 std::int64_t parts_of(const Topology& topology) {
   return static_cast<std::int64_t>(topology.node_count() + topology.link_count());
 }
@@ -161,6 +153,14 @@ void join_fat_tree(Topology& topology, const Network& network,
 }
 
 }  // namespace
+
+void require_buildable(std::int64_t parts) {
+  if (parts > kMostParts) {
+    throw ConfigError(ErrorContext{"", "racks and network",
+                                   fmt::format("{} vertices and links", parts),
+                                   fmt::format("a cluster of at most {}", kMostParts)});
+  }
+}
 
 void build_cluster(Topology& topology, const std::vector<RackGroup>& racks, const Network& network,
                    const HostFactory& add_host) {

@@ -5,6 +5,7 @@
 // leaf<rack>.<rail>, spine<i> (spine<pod>.<i> in a fat tree) and core<i>.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -36,6 +37,10 @@ using HostFactory = std::function<std::vector<Port>(Topology&, const HostPlace&)
 /// alone. Throws ConfigError.
 void build_cluster(Topology& topology, const std::vector<RackGroup>& racks, const Network& network,
                    const HostFactory& add_host);
+
+/// Throws ConfigError for more vertices and links, together, than any cluster has that fits into a
+/// few gigabytes.
+void require_buildable(std::int64_t parts);
 
 /// Adds one machine of the type, as build_cluster wants it.
 std::vector<Port> add_host_of_type(Topology& topology, const HostPlace& place,
