@@ -40,9 +40,10 @@ Inferred of_copies(const Evidence& evidence, double factor) {
   if (!is_share) {
     return {Operation::kSendReceive, kSame};
   }
-  return evidence.has_unchecked_results
-             ? Inferred{Operation::kAllToAll, "busbw is (n - 1)/n of algbw, in place unchecked"}
-             : Inferred{Operation::kAllGather, kOnce};
+  if (evidence.has_unchecked_results || evidence.has_blank_reduction) {
+    return {Operation::kAllToAll, "busbw is (n - 1)/n of algbw, and it has no redop"};
+  }
+  return {Operation::kAllGather, "busbw is (n - 1)/n of algbw, as of an all-to-all"};
 }
 
 }  // namespace

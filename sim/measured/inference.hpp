@@ -2,8 +2,8 @@
 //
 // Every test prints busbw = factor · algbw, of n ranks: 2 (n − 1)/n for all-reduce, (n − 1)/n for
 // reduce-scatter, all-gather, all-to-all, gather and scatter, 1 for broadcast, reduce and messages.
-// A reduction (`redop`) and a root narrow it down. All-gather and all-to-all differ only in that
-// results in place are not checked for the latter ("N/A").
+// A reduction (`redop`) and a root narrow it down. All-gather and all-to-all differ little: of the
+// latter results in place are not checked ("N/A"), and up to 2.10 its redop is blank.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,7 @@ struct Evidence {
   bool has_reduction = false;
   bool has_root = false;
   bool has_unchecked_results = false;  ///< in place only
+  bool has_blank_reduction = false;    ///< under a head
 };
 
 struct Inferred {

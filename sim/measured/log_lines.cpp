@@ -155,8 +155,13 @@ std::optional<Marker> find_marker(std::string_view text, std::size_t from) {
       const std::string_view process = word_before(text.substr(from), marker.begin - from);
       marker.host = host_of(process);
       if (!marker.host.empty()) {
-        marker.begin = begin_of(process);
-        marker.process = process;
+        // A tag without a blank after it: "[1,0]<stdout>:host".
+        const std::size_t end = marker.host.find_last_of("]>");
+        std::size_t tag = end == std::string_view::npos ? 0 : end + 1;
+        tag += tag > 0 && marker.host.substr(tag).starts_with(':') ? 1 : 0;
+        marker.host.remove_prefix(tag);
+        marker.begin = begin_of(process) + tag;
+        marker.process = process.substr(tag);
       }
     }
     return marker;

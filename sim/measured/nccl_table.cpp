@@ -17,9 +17,9 @@ constexpr std::size_t kMostColumns = 64;
 /// The names of now for those of all versions.
 std::string_view usual_name(std::string_view name) {
   constexpr std::array kOthers = {
-      std::pair("bytes", "size"),   std::pair("N", "count"),      std::pair("op", "redop"),
-      std::pair("res", "error"),    std::pair("#wrong", "error"), std::pair("wrong", "error"),
-      std::pair("cputime", "time"),
+      std::pair("bytes", "size"),   std::pair("#size", "size"),  std::pair("#bytes", "size"),
+      std::pair("N", "count"),      std::pair("op", "redop"),    std::pair("res", "error"),
+      std::pair("#wrong", "error"), std::pair("wrong", "error"), std::pair("cputime", "time"),
   };
   for (const auto& [other, usual] : kOthers) {
     if (name == other) {
@@ -66,17 +66,18 @@ std::optional<TableRow> TableHeader::row(std::string_view line, std::size_t numb
     return std::nullopt;
   }
   words.erase(words.begin(), type - type_column);
+  TableRow row;
+  row.line = number;
   std::vector<std::string_view> names(names_.begin(), names_.end());
   const std::size_t redop = column("redop");
   if (redop < words.size() && is_number(words[redop])) {
-    // All-gathers of some versions leave the cells of redop and root blank.
+    // All-to-alls up to version 2.10 leave the cells of redop and root blank.
+    row.has_blank_reduction = true;
     const bool has_root = words.size() + 1 >= names.size();
     std::erase_if(names, [&](std::string_view name) {
       return name == "redop" || (name == "root" && !has_root);
     });
   }
-  TableRow row;
-  row.line = number;
   for (std::size_t i = 0; i < std::min(words.size(), names.size()); ++i) {
     const std::string_view word = words[i];
     const std::optional<double> value = real_number(word);

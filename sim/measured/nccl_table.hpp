@@ -31,6 +31,7 @@ struct TableRow {
   std::size_t line = 0;
   double size = 0;  ///< bytes
   bool has_reduction = false;
+  bool has_blank_reduction = false;  ///< none, where the header has a redop
   bool has_root = false;
   std::vector<TableTime> times;  ///< at most one of each placement
 };

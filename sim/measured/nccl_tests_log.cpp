@@ -132,7 +132,8 @@ class TableReader {
       is_open_ = false;
       return true;
     }
-    is_open_ = is_open_ && line.text.find("Out of bounds") == std::string::npos;
+    is_open_ = is_open_ && line.text.find("Out of bounds") == std::string::npos &&
+               !line.text.starts_with("```");
     if (is_open_ && line.text.front() != '#') {
       first_ = not_understood_ == 0 ? line : first_;
       ++not_understood_;
@@ -217,6 +218,7 @@ Evidence evidence_of(const Table& table, std::size_t ranks, double unit) {
   for (const TableRow& row : table.rows) {
     evidence.has_reduction = evidence.has_reduction || row.has_reduction;
     evidence.has_root = evidence.has_root || row.has_root;
+    evidence.has_blank_reduction = evidence.has_blank_reduction || row.has_blank_reduction;
     for (const TableTime& one : row.times) {
       has_checked = has_checked || (!one.is_in_place && !one.is_unchecked);
       evidence.has_unchecked_results =
@@ -361,7 +363,7 @@ class LogReader {
       return choice;
     } catch (const ConfigError&) {
       ++left_out_
-          ["ran by an algorithm that the model does not know, and are predicted by NCCL's "
+          ["by an algorithm that the model does not know, predicted by NCCL's "
            "own choice"];
       return {};
     }
@@ -400,7 +402,7 @@ class LogReader {
         ++left_out_["left out: time and algbw do not belong to the size"];
         continue;
       }
-      left_out_["have wrong results"] += one.is_wrong ? 1 : 0;
+      left_out_["with wrong results"] += one.is_wrong ? 1 : 0;
       Row kept{row.line, operation, one.is_in_place, {}};
       kept.measurement.nodes = machine.nodes;
       kept.measurement.gpus_per_node = machine.ranks / machine.nodes;

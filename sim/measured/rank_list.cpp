@@ -78,7 +78,7 @@ std::optional<ListedRank> parse_rank(std::string_view line) {
   bool has_device = false;
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     const std::string_view next = words[i + 1];
-    if (words[i] == "Rank" && !has_rank) {
+    if ((words[i] == "Rank" || words[i] == "#Rank") && !has_rank) {
       const std::optional<std::size_t> rank = whole_number(next, kMostRank);
       has_rank = rank.has_value();
       result.rank = rank.value_or(0);
