@@ -1,12 +1,14 @@
 #include "cli/measured_cases.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <set>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 
 namespace rackrail::cli {
 
@@ -26,7 +28,8 @@ std::string others_note(const Measurements& read) {
   if (total == 0) {
     return {};
   }
-  return fmt::format("{} rows of other operations left out{}", total,
+  return fmt::format("{} of other operations left out{}",
+                     counted(static_cast<std::int64_t>(total), "row"),
                      kinds.empty() ? "" : " (" + kinds + ")");
 }
 
@@ -44,20 +47,21 @@ MeasuredCases read_measured_cases(Session& session, const std::vector<std::strin
     const Measurements read = sim::measured::read_measurements(file);
     session.add_input(file);
     std::vector<std::string> notes = read.notes;
-    notes.push_back(others_note(read));
+    if (std::string others = others_note(read); !others.empty()) {
+      notes.push_back(std::move(others));
+    }
     if (read.are_of_mscclpp) {
       notes.emplace_back(
           "measured with MSCCL++, whose kernels are not NCCL's: predictions are of NCCL");
     }
-    for (const std::string& note : notes) {
-      if (!note.empty()) {
-        session.note(fmt::format("note: {}: {}", file, note));
-      }
-    }
     std::vector<nccl::Measured> all_reduces = read.all_reduces();
     if (all_reduces.empty()) {
-      throw ConfigError(ErrorContext{file, "", "no measured all-reduce; " + others_note(read),
-                                     "CSV, JSON lines or a log of nccl-tests with all-reduces"});
+      throw ConfigError(
+          ErrorContext{file, "", fmt::format("no measured all-reduce; {}", fmt::join(notes, "; ")),
+                       "CSV, JSON lines or a log of nccl-tests with all-reduces"});
+    }
+    for (const std::string& note : notes) {
+      session.note(fmt::format("note: {}: {}", file, note));
     }
     cases.measured_with.insert(read.are_of_mscclpp ? "MSCCL++" : "NCCL");
     for (nccl::Measured& one : all_reduces) {
