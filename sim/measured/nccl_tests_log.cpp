@@ -6,7 +6,6 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "base/error.hpp"
@@ -14,157 +13,11 @@
 #include "sim/measured/debug_log.hpp"
 #include "sim/measured/formats.hpp"
 #include "sim/measured/inference.hpp"
-#include "sim/measured/log_lines.hpp"
-#include "sim/measured/nccl_table.hpp"
-#include "sim/measured/rank_list.hpp"
+#include "sim/measured/log_tables.hpp"
 
 namespace rackrail::sim::measured {
 
 namespace {
-
-struct Table {
-  TableHeader header;
-  std::size_t line = 0;       ///< of the header
-  std::size_t last_line = 0;  ///< of its last row
-  std::vector<TableRow> rows;
-  std::vector<ListedRank> ranks;
-  std::optional<double> unit;           ///< seconds, where the header says
-  std::optional<double> average_busbw;  ///< GB/s, over all times
-  std::optional<Operation> started;     ///< "# Collective test starting: all_reduce_perf"
-  std::set<Operation> programs;         ///< named since the table before
-  Operation operation = Operation::kUnknown;
-};
-
-/// Names of tests in a line, as in a command: ".../build/all_reduce_perf -b 8".
-std::set<Operation> programs_in(std::string_view line) {
-  std::set<Operation> found;
-  for (std::string_view word : words_of(line)) {
-    const std::size_t end = word.find("_perf");
-    if (end == std::string_view::npos) {
-      continue;
-    }
-    word = word.substr(0, end);
-    const std::size_t begin = word.find_last_of("/'\"=[(:");
-    const Operation operation =
-        parse_operation(begin == std::string_view::npos ? word : word.substr(begin + 1));
-    if (operation != Operation::kUnknown) {
-      found.insert(operation);
-    }
-  }
-  return found;
-}
-
-/// "# Avg bus bandwidth    : 2.50532".
-std::optional<double> average_in(std::string_view line) {
-  if (line.find("Avg bus bandwidth") == std::string_view::npos) {
-    return std::nullopt;
-  }
-  for (const std::string_view word : words_of(line.substr(line.find("Avg bus bandwidth") + 17))) {
-    if (is_number(word)) {
-      return std::stod(std::string(word));
-    }
-  }
-  return std::nullopt;
-}
-
-/// The tables of a log, and what stands between them.
-class TableReader {
- public:
-  void read(const ProgramLine& line) {
-    if (std::optional<ListedRank> rank = parse_rank(line.text)) {
-      if (has_table_since_ranks_) {
-        restart();
-      }
-      ranks_.push_back(std::move(*rank));
-    } else if (line.text.find("nThread") != std::string::npos) {
-      restart();
-    } else if (std::optional<TableHeader> header = TableHeader::parse(line.text)) {
-      open(std::move(*header), line.number);
-    } else if (tables_.empty() || !read_in_table(line)) {
-      read_around(line.text);
-    }
-  }
-
-  std::vector<Table> finish() {
-    std::erase_if(tables_, [](const Table& table) { return table.rows.empty(); });
-    return std::move(tables_);
-  }
-  std::size_t not_understood() const { return not_understood_; }
-  const ProgramLine& first_not_understood() const { return first_; }
-
- private:
-  void restart() {
-    ranks_.clear();
-    is_in_place_only_ = false;
-    has_table_since_ranks_ = false;
-    is_open_ = false;
-  }
-
-  void open(TableHeader header, std::size_t number) {
-    header.is_in_place_only = is_in_place_only_;
-    Table table{.header = std::move(header), .line = number};
-    table.ranks = ranks_;
-    table.started = std::exchange(started_, std::nullopt);
-    table.programs = std::exchange(programs_, {});
-    if (!tables_.empty() && tables_.back().rows.empty()) {
-      // Several processes print headers at once; the names belong to all.
-      table.started = table.started ? table.started : tables_.back().started;
-      table.programs.merge(tables_.back().programs);
-      tables_.pop_back();
-    }
-    tables_.push_back(std::move(table));
-    has_table_since_ranks_ = true;
-    is_open_ = true;
-  }
-
-  bool read_in_table(const ProgramLine& line) {
-    Table& table = tables_.back();
-    if (std::optional<TableRow> row = table.header.row(line.text, line.number)) {
-      table.last_line = line.number;
-      table.rows.push_back(std::move(*row));
-      return true;
-    }
-    if (table.rows.empty() && !table.unit) {
-      table.unit = unit_of_time(line.text);
-    }
-    if (const std::optional<double> average = average_in(line.text)) {
-      table.average_busbw = average;
-      is_open_ = false;
-      return true;
-    }
-    is_open_ = is_open_ && line.text.find("Out of bounds") == std::string::npos &&
-               !line.text.starts_with("```");
-    if (is_open_ && line.text.front() != '#') {
-      first_ = not_understood_ == 0 ? line : first_;
-      ++not_understood_;
-    }
-    return false;
-  }
-
-  void read_around(std::string_view text) {
-    if (text.find("in-place") != std::string_view::npos ||
-        text.find("out-of-place") != std::string_view::npos) {
-      is_in_place_only_ = text.find("out-of-place") == std::string_view::npos;
-    }
-    const std::set<Operation> programs = programs_in(text);
-    if (text.find("Collective test starting") != std::string_view::npos && programs.size() == 1) {
-      started_ = *programs.begin();
-    }
-    if (text.find("Collective test concluded") == std::string_view::npos) {
-      programs_.insert(programs.begin(), programs.end());
-    }
-  }
-
-  std::vector<Table> tables_;
-  std::vector<ListedRank> ranks_;
-  std::optional<Operation> started_;
-  std::set<Operation> programs_;
-  bool is_in_place_only_ = false;
-  bool has_table_since_ranks_ = false;
-  bool is_open_ = false;  ///< between the header and "# Out of bounds values"
-  std::size_t not_understood_ = 0;
-  ProgramLine first_;
-};
 
 double gigabytes_per_second(double size, double seconds) { return size / seconds * 1e-9; }
 
@@ -235,22 +88,23 @@ class LogReader {
 
   Measurements read(const std::string& content) {
     const SeparatedLog log = separate(content);
-    TableReader reader;
-    for (const ProgramLine& line : log.program) {
-      reader.read(line);
+    if (!log.nccl.empty()) {
+      const DebugLog said = read_debug_log(content);
+      said_ranks_ = said.ranks;
+      said_nodes_ = said.nodes;
     }
-    std::vector<Table> tables = reader.finish();
-    name_operations(tables);
+    LogTables read = read_tables(log.program);
+    name_operations(read.tables);
     std::size_t before = 0;
-    for (const Table& table : tables) {
+    for (const Table& table : read.tables) {
       collect_choices(log.nccl, before, table);
       add(table);
       before = table.last_line;
     }
-    if (reader.not_understood() > 0) {
-      const ProgramLine& first = reader.first_not_understood();
+    if (read.not_understood > 0) {
+      const ProgramLine& first = read.first_not_understood;
       note(fmt::format("{} in tables not understood, the first is line {}: '{}'",
-                       counted(static_cast<std::int64_t>(reader.not_understood()), "line"),
+                       counted(static_cast<std::int64_t>(read.not_understood), "line"),
                        first.number, first.text.substr(0, 60)));
     }
     say_counts();
@@ -266,6 +120,19 @@ class LogReader {
 
   static double unit_of(const Table& table) {
     return table.unit ? *table.unit : unit_by_algbw(table);
+  }
+
+  /// By its list of ranks; where that is not there or cut, by what NCCL says of itself.
+  ListedMachine machine_of_table(const Table& table) const {
+    ListedMachine machine = machine_of(table.ranks);
+    if (machine.ranks == 0 && said_ranks_ > 1 && said_nodes_ > 0 &&
+        said_ranks_ % said_nodes_ == 0) {
+      machine = {said_ranks_, said_nodes_, {}, {}};
+      machine.notes.push_back(
+          fmt::format("no whole list of ranks: {} ranks on {} hosts, as NCCL's own lines say",
+                      said_ranks_, said_nodes_));
+    }
+    return machine;
   }
 
   /// The log's word, else what the figures say, else the command in the log, else what the other
@@ -297,7 +164,7 @@ class LogReader {
     if (table.started) {
       return *table.started;
     }
-    const std::size_t ranks = machine_of(table.ranks).ranks;
+    const std::size_t ranks = machine_of_table(table).ranks;
     const Evidence evidence = evidence_of(table, ranks, unit_of(table));
     if (table.programs.size() == 1 && fits(*table.programs.begin(), evidence)) {
       return *table.programs.begin();
@@ -370,7 +237,7 @@ class LogReader {
   }
 
   void add(const Table& table) {
-    const ListedMachine machine = machine_of(table.ranks);
+    const ListedMachine machine = machine_of_table(table);
     const double unit = unit_of(table);
     for (const std::string& text : machine.notes) {
       note(text);
@@ -428,6 +295,8 @@ class LogReader {
 
   std::filesystem::path path_;
   Measurements result_;
+  std::size_t said_ranks_ = 0;  ///< by NCCL, of its largest communicator
+  std::size_t said_nodes_ = 0;
   std::map<std::pair<Operation, std::string>, std::size_t> inferred_;
   std::map<std::string, std::size_t> left_out_;
   std::map<std::int64_t, std::set<std::pair<std::string, std::string>>> choices_;

@@ -74,6 +74,14 @@ std::vector<ListedRank> first_group(const std::vector<ListedRank>& list, ListedM
 std::optional<ListedRank> parse_rank(std::string_view line) {
   const std::vector<std::string_view> words = words_of(line);
   ListedRank result;
+  const auto arrow = std::ranges::find(words, "->");
+  if (arrow != words.end() && arrow + 1 != words.end() && arrow - words.begin() >= 2 &&
+      arrow[-2] == "Device") {
+    const std::optional<std::size_t> rank = whole_number(arrow[-1], kMostRank);
+    result.rank = rank.value_or(0);
+    result.device = arrow[1];
+    return rank ? std::optional(result) : std::nullopt;
+  }
   bool has_rank = false;
   bool has_device = false;
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {

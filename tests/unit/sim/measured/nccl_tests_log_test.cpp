@@ -108,6 +108,14 @@ TEST_CASE("nccl-tests 1 prints milliseconds, and no unit", "[logs]") {
       1, 2);
 }
 
+TEST_CASE("the tests of NCCL 1 list devices", "[logs]") {
+  check_one(read("# Using devices\n#   Device  0 ->  0 [0x0a] GeForce GTX TITAN X\n"
+                 "#   Device  1 ->  1 [0x09] GeForce GTX TITAN X\n"
+                 "#      bytes             N    type      op     time  algbw  busbw      res\n"
+                 "    16777216      16777216    char     sum    0.200  83.89  83.89    0e+00\n"),
+            1, 2);
+}
+
 TEST_CASE("columns of other versions do not move the time", "[logs]") {
   const std::string header =
       std::string(kPlaces) +
@@ -209,6 +217,14 @@ TEST_CASE("what cannot be used is counted and named", "[logs]") {
   CHECK(notes(odd, "1 row left out: time and algbw do not belong to the size"));
   CHECK(
       notes(read(ranks(2, 8) + kHeader + row(1.875, "sum -1", "12")), "1 row with wrong results"));
+}
+
+TEST_CASE("without a whole list of ranks NCCL's own lines count", "[logs]") {
+  const Measurements said = read(
+      "a:1:2 [0] NCCL INFO comm 0x5 rank 0 nRanks 16 nNodes 2 localRanks 8 localRank 0 MNNVL 0\n" +
+      kHeader + row(1.875, "sum -1"));
+  check_one(said, 2, 8);
+  CHECK(notes(said, "16 ranks on 2 hosts, as NCCL's own lines say"));
 }
 
 TEST_CASE("hosts are counted although somebody gave all one name", "[logs]") {
