@@ -97,6 +97,9 @@ class TableReader {
     }
     if (table.rows.empty() && !table.unit) {
       table.unit = unit_of_time(line.text);
+      if (table.unit) {
+        return true;
+      }
     }
     if (const std::optional<double> average = average_in(line.text)) {
       table.average_busbw = average;
