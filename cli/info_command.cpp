@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -8,7 +9,10 @@
 #include <vector>
 
 #include "base/build_config.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
 #include "cli/commands.hpp"
+#include "cli/debug_log_text.hpp"
 #include "cli/session.hpp"
 #include "cli/table.hpp"
 #include "plan/codec.hpp"
@@ -20,6 +24,7 @@
 #include "runtime/cuda/training.hpp"
 #include "runtime/nccl/library.hpp"
 #include "runtime/transport.hpp"
+#include "sim/measured/debug_log.hpp"
 #include "topology/reader.hpp"
 
 namespace rackrail::cli {
@@ -166,15 +171,41 @@ void run_info(Session& session) {
   fmt::print("configs    {}\n", configs.string());
 }
 
+void run_info_of_log(Session& session, const std::string& file) {
+  const std::string content = read_file(file);
+  if (!sim::measured::is_debug_log(content)) {
+    throw ConfigError(ErrorContext{file, "", "no line with 'NCCL INFO'",
+                                   "output of a program under NCCL_DEBUG=INFO"});
+  }
+  const sim::measured::DebugLog log = sim::measured::read_debug_log(content);
+  session.add_input(file);
+  if (session.json) {
+    session.print_json(debug_log_json(log));
+    return;
+  }
+  fmt::print("{}", debug_log_text(log));
+  session.note(fmt::format("note: {} of {} lines of NCCL say other things",
+                           log.lines - log.understood, log.lines));
+}
+
 }  // namespace
 
 void add_info_command(CLI::App& app, Session& session) {
-  CLI::App* command = app.add_subcommand("info", "Show what this build and this machine can do");
+  CLI::App* command = app.add_subcommand(
+      "info", "Show what this build and this machine can do, or what a debug log of NCCL says");
   add_common_options(*command, session);
-  command->footer("Example: rackrail info --json");
-  command->callback([&session] {
+  const auto log = std::make_shared<std::string>();
+  command->add_option("log", *log,
+                      "Output of a program under NCCL_DEBUG=INFO: show ranks, channels, network, "
+                      "rings, trees and choices in it instead");
+  command->footer("Example: rackrail info --json\n         rackrail info job.out");
+  command->callback([&session, log] {
     session.command = "info";
-    run_info(session);
+    if (log->empty()) {
+      run_info(session);
+    } else {
+      run_info_of_log(session, *log);
+    }
   });
 }
 

@@ -19,7 +19,7 @@
 #include "cli/comparison.hpp"
 #include "cli/emulation.hpp"
 #include "cli/inputs.hpp"
-#include "cli/measurements.hpp"
+#include "cli/measured_cases.hpp"
 #include "cli/session.hpp"
 #include "cli/shared_numbers.hpp"
 #include "cli/table.hpp"
@@ -27,6 +27,7 @@
 #include "cli/validate_gpu.hpp"
 #include "plan/codec.hpp"
 #include "planner/algorithms/schedule_family.hpp"
+#include "sim/measured/measurements.hpp"
 #include "sim/nccl/calibrate.hpp"
 #include "sim/nccl/model.hpp"
 #include "topology/reader.hpp"
@@ -216,7 +217,7 @@ bool is_emulation(const ValidateOptions& options) {
   }
   const std::string& file = options.files.front();
   // A CSV with any header is taken for a cluster's table otherwise.
-  if (options.files.size() == 1 && !has_measurement_header(file) && is_cluster(file)) {
+  if (options.files.size() == 1 && !sim::measured::has_measurements(file) && is_cluster(file)) {
     return true;
   }
   throw ConfigError(ErrorContext{
@@ -312,32 +313,11 @@ void run_validate(Session& session, const ValidateOptions& options) {
   }
   const topology::Topology cluster = options.cluster.load(session);
   const Bytes from = parse_bytes(options.from);
-  const nccl::Choice forced = parse_choice(options.algorithm, options.protocol);
+  const nccl::Choice forced = sim::measured::parse_choice(options.algorithm, options.protocol);
   const double worst_allowed = bound("--within", options.within);
   const double mean_allowed = bound("--mean-within", options.mean_within);
-  std::vector<nccl::Measured> measured;
-  std::set<std::string> measured_with;
-  for (const std::string& file : options.files) {
-    Measurements read = read_measurements(file);
-    session.add_input(file);
-    if (read.others > 0) {
-      session.note(
-          fmt::format("note: {}: {} rows of other collectives left out", file, read.others));
-    }
-    measured_with.insert(read.are_of_mscclpp ? "MSCCL++" : "NCCL");
-    if (read.are_of_mscclpp) {
-      session.note(fmt::format(
-          "note: {}: measured with MSCCL++, whose kernels are not NCCL's: predictions are of NCCL",
-          file));
-    }
-    for (nccl::Measured& one : read.cases) {
-      if (one.size >= from) {
-        one.choice.algorithm = forced.algorithm ? forced.algorithm : one.choice.algorithm;
-        one.choice.protocol = forced.protocol ? forced.protocol : one.choice.protocol;
-        measured.push_back(std::move(one));
-      }
-    }
-  }
+  MeasuredCases read = read_measured_cases(session, options.files, from, forced);
+  std::vector<nccl::Measured>& measured = read.all_reduces;
   nccl::Parameters parameters = load_nccl_parameters(session, options.parameters);
   const bool calibrates = !options.calibrate_on.empty();
   std::vector<nccl::Measured> learnt;
@@ -387,6 +367,9 @@ void run_validate(Session& session, const ValidateOptions& options) {
                                    "measurements from --from on, beside those calibrated on"});
   }
   nccl::Machines machines(cluster);
+  if (const std::string note = choice_note(read.chosen, machines); !note.empty()) {
+    session.note(note);
+  }
   std::vector<Case> cases;
   ProgressBar bar("predicting", session.progress_elsewhere());
   for (const nccl::Measured& one : measured) {
@@ -398,8 +381,8 @@ void run_validate(Session& session, const ValidateOptions& options) {
   if (session.json) {
     session.print_json(to_json(cases, summary, parameters, calibrates));
   } else {
-    print_text(cases, summary, cluster.name(), fmt::format("{}", fmt::join(measured_with, " and ")),
-               options.all_rows);
+    print_text(cases, summary, cluster.name(),
+               fmt::format("{}", fmt::join(read.measured_with, " and ")), options.all_rows);
   }
   const bool is_missed = std::abs(summary.worst) > worst_allowed || summary.mean > mean_allowed;
   session.status = is_missed ? kNotMet : kDone;

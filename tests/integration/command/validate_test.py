@@ -10,6 +10,16 @@ import harness
 MEASURED = harness.SHARED / "measured"
 FROM = 8 * 2 ** 20
 NEEDS = unittest.skipUnless(MEASURED.is_dir(), f"no measurements in {MEASURED}")
+LOGS = harness.SHARED / "trials" / "logs"
+NEEDS_LOGS = unittest.skipUnless(LOGS.is_dir(), f"no logs in {LOGS}")
+HEADER = ("#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   "
+          "busbw #wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)\n")
+
+
+def ranks(hosts, gpus):
+    return "# nThread 1 nGpus 1 minBytes 8\n" + "".join(
+        f"#  Rank {rank:2} Group  0 Pid {rank} on node{rank // gpus} device {rank % gpus:2} [0x{rank % gpus:02x}] "
+        "NVIDIA H100\n" for rank in range(hosts * gpus))
 
 
 def mean_and_worst(cases):
@@ -117,6 +127,67 @@ class Validate(harness.CommandTest):
                 self.assertAlmostEqual(case["measured_s"], 200e-6, places=9)
                 seen.add((case["what"], case["predicted_s"]))
         self.assertEqual(len(seen), 1)
+
+    @NEEDS_LOGS
+    def test_posted_logs_are_read_with_their_own_times(self):
+        # Size and time of every row, taken from the text by its columns.
+        for log in sorted(LOGS.glob("*.txt")):
+            with self.subTest(log=log.name):
+                rows = [line.split() for line in log.read_text().splitlines() if " float " in line]
+                self.assertTrue(rows)
+                run = self.rackrail("validate", log, "--cluster", "a100-8x8", "--json")
+                self.assertEqual([(case["bytes"], round(case["measured_s"] * 1e6, 2)) for case in run.json["cases"]],
+                                 [(int(row[0]), float(row[4])) for row in rows])
+                self.assertEqual({case["what"] for case in run.json["cases"]}, {"all-reduce, 4 x 8 GPUs"})
+
+    def test_a_log_says_what_was_inferred_and_left_out(self):
+        row = "    16777216       4194304     float    {}    200.0  83.89  {}  0  190.0 88.30 {} 0\n"
+        log = self.write("m.log", ranks(2, 8) + HEADER + row.format("sum -1", 157.29, 165.56)
+                         + "# Avg bus bandwidth    : 161\n" + HEADER + row.format("none -1", 78.64, 82.78) + "noise\n")
+        run = self.rackrail("validate", log, "--cluster", "h100-32x8-rail")
+        for part in ("taken for all-reduce", "taken for all-gather", "1 row of other operations left out (1 all-gather)",
+                     "1 line in tables not understood"):
+            self.assertIn(part, run.err)
+        self.assertIn("all-reduce, 2 x 8 GPUs", run.out)
+        self.assert_bad_input("validate", self.write("none.log", ranks(2, 8) + HEADER + row.format("none -1", 78.64, 82.78)),
+                              "--cluster", "h100-32x8-rail", file="none.log", found="no measured all-reduce",
+                              expected="all-reduces")
+        self.assert_bad_input("validate", self.write("cut.log", HEADER + row.format("sum -1", 157.29, 165.56)),
+                              "--cluster", "h100-32x8-rail", file="cut.log", found="no '# Rank' lines",
+                              expected="nccl-tests")
+
+    def test_what_nccl_chose_is_predicted_and_compared(self):
+        log = self.write("m.log", ranks(2, 8) + HEADER
+                         + "node0:1:2 [0] NCCL INFO AllReduce: 16777216 Bytes -> Algo TREE proto LL128 "
+                         "channel{Lo..Hi}={0..15}\n"
+                         "    16777216       4194304     float     sum      -1    200.0   83.89  157.29      0\n")
+        run = self.rackrail("validate", log, "--cluster", "h100-32x8-rail")
+        self.assertIn("tree, ll128", run.out)
+        self.assertIn("NCCL chose otherwise than its formula here for 1 of the 1 rows", run.err)
+
+    def test_a_debug_log_is_shown(self):
+        lines = ["Using network IB", "NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>",
+                 "comm 0x5 rank 0 nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0", "Channel 00/01 :    0   1",
+                 "Trees [0] 1/-1/-1->0->-1", "Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA",
+                 "1 coll channels, 0 collnet channels, 0 nvls channels, 2 p2p channels, 2 p2p channels per peer",
+                 "AllReduce: 1024 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..0}"]
+        log = self.write("job.out", "NCCL version 2.21.5+cuda12.4\n"
+                         + "".join(f"0: node0:1:2 [0] NCCL INFO {line}\n" for line in lines))
+        result = self.rackrail_json("info", log)
+        self.assertEqual((result["version"], result["ranks"], result["nodes"]), ("NCCL 2.21.5+cuda12.4", 2, 2))
+        self.assertEqual(result["rings"], [{"channel": 0, "ranks": [0, 1], "whole": True}])
+        self.assertEqual(result["connections"], {"NET/IB/GDRDMA": 1})
+        self.assertEqual(result["chosen"][0]["algorithm"], "ring")
+        text = self.rackrail("info", log).out
+        for part in ("2 ranks on 2 hosts; 1 rank wrote this log", "mlx5_0 (IB)", "used by all 1 connections",
+                     "1 ring; channel 0: 0 1", "1 collective, 0 NVLS, 0 CollNet, 2 peer-to-peer"):
+            self.assertIn(part, text)
+        self.assert_bad_input("info", self.write("other.out", "hello\n"), file="other.out", found="NCCL INFO",
+                              expected="NCCL_DEBUG=INFO")
+        self.assert_bad_input("validate", log, "--cluster", "a100-8x8", file="job.out", found="debug log",
+                              expected="rackrail info")
+        # Without a cluster it is no cluster either.
+        self.assertIn("--cluster", self.rackrail("validate", log, status=2).err)
 
     def test_a_given_algorithm_is_taken(self):
         table = self.write("m.csv", "nodes,gpus,size_bytes,time_us,algo,proto\n"
