@@ -24,7 +24,7 @@ class HuggingFaceReader : public WorkloadReader {
   std::string_view format() const override { return "config.json of a transformer"; }
   bool takes_options() const override { return true; }
   bool accepts(const std::filesystem::path& /*path*/, std::string_view content) const override {
-    return is_json_with(content, "model_type") && !is_json_with(content, "traceEvents");
+    return is_json_with(content, "model_type");
   }
   Workload read(const std::filesystem::path& path, const std::string& content,
                 const WorkloadOptions& options) const override {
