@@ -14,12 +14,10 @@ namespace rackrail::plan {
 #include "plan/workloads/formats.def"
 #undef RACKRAIL_REGISTER
 
-// Limits that no model comes near and no sum of which can overflow: 10⁶ times of tensors and the
-// three of whole passes fit into a Duration.
+// Limits that no model comes near. Sums of them may still overflow, which the registry finds.
 inline constexpr std::int64_t kLargestTensor = std::int64_t{1} << 40U;
 inline constexpr std::size_t kMostTensors = 1'000'000;
-inline constexpr Duration kLongestTime = 8_s;
-inline constexpr Duration kLongestPass = Duration(3'600'000'000'000'000);
+inline constexpr Duration kLongestTime = Duration(3'600'000'000'000'000);  // an hour
 
 inline constexpr std::string_view kYamlFormat = "YAML";
 /// The headers of the two CSV formats.
@@ -42,6 +40,10 @@ constexpr std::int64_t elements_of_width(std::int64_t count, std::int64_t width)
 }
 /// What to say of `bytes` of gradients of other widths than FP32.
 std::string width_note(const std::string& file, Bytes bytes);
+
+/// Throws ConfigError with the file where the times are above kLongestTime.
+Duration duration_of_nanoseconds(double nanoseconds, const std::string& file,
+                                 const std::string& where);
 
 /// "trace" of "a/trace.json.gz".
 std::string stem_of(const std::filesystem::path& path);

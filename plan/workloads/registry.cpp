@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -62,6 +63,16 @@ std::span<const std::unique_ptr<WorkloadReader>> workload_readers() {
   return kAll;
 }
 
+Duration duration_of_nanoseconds(double nanoseconds, const std::string& file,
+                                 const std::string& where) {
+  const double most = static_cast<double>(kLongestTime.picoseconds()) / 1e3;
+  if (!(nanoseconds >= 0 && nanoseconds <= most)) {
+    throw ConfigError(
+        ErrorContext{file, where, fmt::format("{:g} ns", nanoseconds), "a time from 0 to an hour"});
+  }
+  return Duration(std::llround(nanoseconds * 1e3));
+}
+
 std::string stem_of(const std::filesystem::path& path) {
   const std::filesystem::path stem = path.stem();
   return (path.extension() == ".gz" ? stem.stem() : stem).string();
@@ -84,7 +95,11 @@ Workload read_workload_text(const std::string& content, const std::filesystem::p
   const WorkloadReader& reader = reader_for(path, content);
   refuse_options(reader, options, path.string());
   try {
-    return reader.read(path, content, options);
+    Workload workload = reader.read(path, content, options);
+    // These throw where sums leave their range.
+    workload.elements();
+    workload.backward();
+    return workload;
   } catch (const OverflowError& error) {
     throw ConfigError(
         ErrorContext{path.string(), "", error.what(), "sizes and times that can be added up"});

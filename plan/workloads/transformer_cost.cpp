@@ -121,7 +121,7 @@ void add_gradients(const Transformer& model, const StepCost& cost, std::int64_t 
     workload.tensors.push_back(std::move(tensor));
     waiting = 0;
   }
-  workload.backward_tail = cost.time(waiting, file, "backward", kLongestPass);
+  workload.backward_tail = cost.time(waiting, file, "backward", kLongestTime);
 }
 
 std::string with_commas(std::int64_t number) {
@@ -181,7 +181,7 @@ Workload workload_of(const Transformer& model, const std::string& file, const st
   workload.device_class = kDevice;
   workload.profiled_batch = 1;
   workload.fixed_share = 0;  // FLOPs grow with the batch
-  workload.forward = cost.time(forward, file, "forward", kLongestPass);
+  workload.forward = cost.time(forward, file, "forward", kLongestTime);
   add_gradients(model, cost, dtype.width, file, workload);
   const double rate = kMemoryUtilisation *
                       static_cast<double>(find_device_class(kDevice)->memory.bytes_per_second());

@@ -74,9 +74,9 @@ class Value {
     return number_where([](double v) { return v >= 0 && v <= 1; }, "a share from 0 to 1");
   }
 
-  Duration duration(Duration most = kLongestTime) const {
+  Duration duration() const {
     return quantity([](const std::string& t) { return parse_duration(t); }, "a time with its unit",
-                    most);
+                    kLongestTime);
   }
 
   Bytes bytes() const {
@@ -222,12 +222,10 @@ constexpr std::array kFields{
           }},
     Field{"profiled_batch", true,
           [](const Value& v, Workload& w) { w.profiled_batch = v.count(1, kLargestBatch); }},
-    Field{"forward", true,
-          [](const Value& v, Workload& w) { w.forward = v.duration(kLongestPass); }},
+    Field{"forward", true, [](const Value& v, Workload& w) { w.forward = v.duration(); }},
     Field{"backward_tail", false,
-          [](const Value& v, Workload& w) { w.backward_tail = v.duration(kLongestPass); }},
-    Field{"optimizer", false,
-          [](const Value& v, Workload& w) { w.optimizer = v.duration(kLongestPass); }},
+          [](const Value& v, Workload& w) { w.backward_tail = v.duration(); }},
+    Field{"optimizer", false, [](const Value& v, Workload& w) { w.optimizer = v.duration(); }},
     Field{"fixed_share", false, [](const Value& v, Workload& w) { w.fixed_share = v.share(); }},
     Field{"memory_per_sample", false,
           [](const Value& v, Workload& w) { w.memory_per_sample = v.bytes(); }},
