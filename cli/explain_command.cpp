@@ -22,6 +22,7 @@
 #include "cli/shared_numbers.hpp"
 #include "cli/simulation_notes.hpp"
 #include "cli/table.hpp"
+#include "cli/trace_explanation.hpp"
 #include "explore/explain.hpp"
 #include "plan/limits.hpp"
 #include "planner/planner.hpp"
@@ -207,7 +208,8 @@ void print(const explore::Explanation& explanation, const PlanInput& input,
   }
 }
 
-void run(Session& session, const ExplainCommandOptions& options) {
+/// Prints what `load` gave; with --json returns it instead.
+nlohmann::json explain_plan(Session& session, const ExplainCommandOptions& options) {
   const PlanInput input = load(session, options);
   explore::ExplainOptions explaining;
   explaining.conditions = conditions_of(session, options, input.cluster);
@@ -242,9 +244,47 @@ void run(Session& session, const ExplainCommandOptions& options) {
         explanation.left_out));
   }
   if (session.json) {
-    session.print_json(to_json(explanation));
-  } else {
-    print(explanation, input, options, has_outages);
+    return to_json(explanation);
+  }
+  print(explanation, input, options, has_outages);
+  return {};
+}
+
+/// Of a trace; with a cluster also of the plan that the trace's gradients would have there.
+nlohmann::json explain_trace(Session& session, const ExplainCommandOptions& options,
+                             const explore::TraceExplanation& trace) {
+  nlohmann::json result = cli::to_json(trace);
+  if (!session.json) {
+    cli::print(trace, options.target);
+  }
+  if (options.cluster.cluster.empty()) {
+    return result;
+  }
+  ExplainCommandOptions planned = options;
+  planned.target = options.cluster.cluster;
+  planned.workload = options.workload.empty() ? options.target : options.workload;
+  if (!session.json) {
+    fmt::print("\n");
+  }
+  try {
+    result["plan"] = explain_plan(session, planned);
+  } catch (const ConfigError& error) {
+    if (error.context().file != options.target) {
+      throw;
+    }
+    result["plan"] = nullptr;  // what was measured stands
+    result["notes"].push_back(error.what());
+    session.note(fmt::format("note: no plan: {}", error.what()));
+  }
+  return result;
+}
+
+void run(Session& session, const ExplainCommandOptions& options) {
+  const std::optional<explore::TraceExplanation> trace = explain_if_trace(session, options.target);
+  const nlohmann::json result =
+      trace ? explain_trace(session, options, *trace) : explain_plan(session, options);
+  if (session.json) {
+    session.print_json(result);
   }
 }
 
@@ -257,12 +297,15 @@ void add_explain_command(CLI::App& app, Session& session) {
   const auto options = std::make_shared<ExplainCommandOptions>();
   command
       ->add_option("target", options->target,
-                   "Plan file; or a cluster, for which a plan is made first")
+                   "Plan file; or a cluster, for which a plan is made first; or a trace of the "
+                   "PyTorch profiler, which is explained as it was measured")
       ->required();
   command->add_option("workload,--workload,--model", options->workload,
                       "Workload file, or the name of a shipped model. By default the plan's own");
-  command->add_option("--cluster", options->cluster.cluster,
-                      "Cluster file of the plan; not needed for a shipped cluster");
+  command->add_option(
+      "--cluster", options->cluster.cluster,
+      "Cluster file of the plan; not needed for a shipped cluster. With a trace: also "
+      "explain the plan that its gradients would have there");
   options->cluster.add_to(*command);
   options->cluster.add_calibration_to(*command);
   add_share_option(*command, "--error-budget", options->error_budget, plan::kMostErrorBudget,
@@ -292,6 +335,7 @@ void add_explain_command(CLI::App& app, Session& session) {
       ->check(CLI::Range(1, kMostThreads));
   command->footer(
       "Examples: rackrail explain two-racks-40g bert-large\n"
+      "          rackrail explain trace.json.gz --cluster two-racks-40g\n"
       "          rackrail explain plan.json --replan\n"
       "          rackrail explain plan.json --scenario faults.yaml --link 'tor0->core0'");
   command->callback([&session, options, command] {

@@ -257,9 +257,10 @@ std::filesystem::path training_file(const std::string& name_or_path) {
 namespace {
 
 plan::Workload read_named_workload(const std::string& name_or_path,
-                                   const std::filesystem::path& configs) {
+                                   const std::filesystem::path& configs,
+                                   const plan::WorkloadOptions& options) {
   try {
-    return plan::read_workload(name_or_path, configs);
+    return plan::read_workload(name_or_path, configs, options);
   } catch (const ConfigError&) {
     if (succeeds([&] { topology::read_cluster(name_or_path); })) {
       throw ConfigError(ErrorContext{name_or_path, "", "a cluster",
@@ -271,10 +272,25 @@ plan::Workload read_named_workload(const std::string& name_or_path,
 
 }  // namespace
 
+void add_workload_options(CLI::App& command, Session& session) {
+  if (command.get_option_no_throw("--workload") != nullptr) {
+    command.add_option("--sequence", session.workload_options.sequence,
+                       "Tokens of a sample, for a transformer's config.json. Default: 4096, or all "
+                       "positions of the model if it has fewer");
+    command.add_option(
+        "--dtype", session.workload_options.dtype,
+        "Type of the gradients, for a transformer's config.json: fp32, bf16 or fp16. "
+        "Default: fp32");
+  }
+  for (CLI::App* below : command.get_subcommands([](const CLI::App*) { return true; })) {
+    add_workload_options(*below, session);
+  }
+}
+
 plan::Workload load_workload(Session& session, const std::string& name_or_path) {
   const std::filesystem::path configs = topology::configs_folder();
   ProgressBar bar("reading the model", session.progress_elsewhere());
-  plan::Workload workload = read_named_workload(name_or_path, configs);
+  plan::Workload workload = read_named_workload(name_or_path, configs, session.workload_options);
   bar.clear();
   std::filesystem::path file = name_or_path;
   if (!std::filesystem::exists(file)) {

@@ -79,6 +79,9 @@ void require_transport(const std::string& name);
 std::string workload_of_plan(const plan::Plan& plan, const std::string& plan_path,
                              const std::string& asked);
 
+/// --sequence and --dtype for this command and those below it that take a workload.
+void add_workload_options(CLI::App& command, Session& session);
+
 /// A file or the name of a shipped workload.
 plan::Workload load_workload(Session& session, const std::string& name_or_path);
 

@@ -13,6 +13,7 @@
 #include "base/build_config.hpp"
 #include "base/error.hpp"
 #include "cli/commands.hpp"
+#include "cli/inputs.hpp"
 #include "cli/interrupt.hpp"
 #include "cli/session.hpp"
 
@@ -157,6 +158,7 @@ int run(int argc, char** argv) {
   add_fit_command(app, session);
   add_worker_command(app, session);
   add_collectives_command(app, session);
+  add_workload_options(app, session);
   std::optional<InterruptHandler> interrupts;
   if (!is_started_by_another(argc, argv)) {
     interrupts.emplace(asks_for_json(argc, argv));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cli/progress.hpp"
+#include "plan/workload.hpp"
 
 namespace rackrail::cli {
 
@@ -26,6 +27,7 @@ class Session {
   std::uint64_t seed = 0;  ///< --seed
   std::string command;     ///< "plan", "topology bounds", …
   int status = kDone;      ///< of the subcommand that ran
+  plan::WorkloadOptions workload_options;  ///< --sequence and --dtype
   /// What follows the first "--" of `rackrail emulate`: a command of others, which is handed on as
   /// it stands.
   std::vector<std::string> foreign_words;

@@ -58,9 +58,9 @@ explore::Scenario scenario_of(Session& session, const TuneCommandOptions& option
       overlay = options.overlay;
       session.add_input(options.overlay);
     }
-    scenario =
-        explore::tuning_scenario(explore::cluster_source(options.target, overlay),
-                                 explore::workload_source(options.workload), options.error_budget);
+    scenario = explore::tuning_scenario(
+        explore::cluster_source(options.target, overlay),
+        explore::workload_source(options.workload, session.workload_options), options.error_budget);
   }
   if (options.trials) {
     scenario.trials = *options.trials;

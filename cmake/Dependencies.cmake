@@ -9,6 +9,7 @@
 #   nlohmann_json::nlohmann_json   JSON
 #   CLI11::CLI11                   the command line
 #   OpenSSL::Crypto                digests
+#   ZLIB::ZLIB                     gzip
 #   protobuf::libprotobuf          linked by rackrail_add_proto
 #   gRPC::grpc++                   linked by rackrail_add_proto(... GRPC)
 #   PkgConfig::SQLITE              the coordinator's state
@@ -32,6 +33,7 @@ find_package(pugixml REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(ZLIB REQUIRED)
 find_package(Protobuf REQUIRED)
 find_package(gRPC CONFIG REQUIRED)
 

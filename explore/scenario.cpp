@@ -212,11 +212,11 @@ topology::Topology read_cluster_source(const Source& cluster) {
   return topology;
 }
 
-Source workload_source(const std::string& name_or_path) {
+Source workload_source(const std::string& name_or_path, const plan::WorkloadOptions& options) {
   const std::filesystem::path file = plan::workload_path(name_or_path, topology::configs_folder());
   std::string content = read_file(file);
-  const plan::Workload workload = plan::read_workload_text(content, file);
-  const bool is_yaml = !field_paths(content).empty();
+  const plan::Workload workload = plan::read_workload_text(content, file, options);
+  const bool is_yaml = plan::is_workload_yaml(content, file);
   return {file, is_yaml ? std::move(content) : plan::to_yaml(workload)};
 }
 

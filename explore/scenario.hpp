@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "explore/axis.hpp"
+#include "plan/workload.hpp"
 #include "topology/topology.hpp"
 
 namespace rackrail::explore {
@@ -34,7 +35,7 @@ struct Source {
 /// YAML, else what it describes in rackrail's own (flat) form. Throws ConfigError.
 Source cluster_source(const std::string& name_or_path,
                       const std::optional<std::filesystem::path>& overlay = std::nullopt);
-Source workload_source(const std::string& name_or_path);
+Source workload_source(const std::string& name_or_path, const plan::WorkloadOptions& options = {});
 /// The cluster of such a document, whatever the format of the file that it was made from.
 topology::Topology read_cluster_source(const Source& cluster);
 

@@ -7,10 +7,7 @@
 
 #include "base/digest.hpp"
 #include "base/error.hpp"
-#include "base/file.hpp"
-#include "base/text.hpp"
 #include "plan/device_class.hpp"
-#include "plan/workload_formats.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -111,18 +108,6 @@ std::filesystem::path workload_path(const std::string& name_or_path,
                      .expected = fmt::format("a workload file, or one of: {}", joined(shipped))});
   }
   return configs / "models" / (name_or_path + ".yaml");
-}
-
-Workload read_workload_text(const std::string& content, const std::filesystem::path& path) {
-  require_utf8(content, path.string());
-  return looks_like_workload_csv(content)
-             ? parse_workload_csv(content, path.string(), path.stem().string())
-             : parse_workload_yaml(content, path.string());
-}
-
-Workload read_workload(const std::string& name_or_path, const std::filesystem::path& configs) {
-  const std::filesystem::path path = workload_path(name_or_path, configs);
-  return read_workload_text(read_file(path), path);
 }
 
 std::vector<std::string> shipped_workloads(const std::filesystem::path& configs) {

@@ -1,19 +1,7 @@
 // The model as the network sees it: gradients that become ready one after another.
 //
-// Files, told by content:
-//  - YAML, as configs/models/*.yaml: the fields of Workload by name, every time and size with its
-//    unit, and `tensors`, a list of [name, elements, ready gap], or [name, elements, ready gap,
-//    [rows, columns]] where the shape of a matrix is known.
-//  - CSV `tensor,elements,ready_gap_us`: the tensors in the order in which their gradients become
-//    ready; forward is taken as half of backward.
-//  - CSV `name,parameters,bytes_per_parameter,forward_us,backward_us`: layers in forward order,
-//  which
-//    are turned round. Gradients move as FP32 here, so parameters of another width count as the
-//    FP32 elements of the same size; the time of a layer without parameters goes to the next
-//    gradient.
-// A CSV has no device class (its times are those of whatever device runs it) and describes the step
-// of one sample. The tensors of a Workload are in the order in which their gradients become ready
-// in the backward pass (last layer first).
+// The tensors are in the order in which their gradients become ready in the backward pass (last
+// layer first). The files that say so, told by content, are in plan/workloads/.
 #pragma once
 
 #include <cstdint>
@@ -87,10 +75,21 @@ struct Workload {
   std::string digest() const;
 };
 
-/// A file, or the name of a shipped one (`configs`/models/<name>.yaml). Throws ConfigError.
-Workload read_workload(const std::string& name_or_path, const std::filesystem::path& configs);
-/// The same for the content of such a file; `path` is for messages and names a CSV's workload.
-Workload read_workload_text(const std::string& content, const std::filesystem::path& path);
+/// What a user says of a file that leaves it open: of a transformer's config.json.
+struct WorkloadOptions {
+  std::optional<std::int64_t> sequence;  ///< tokens of a sample
+  std::string dtype;                     ///< of gradients: "fp32", "bf16", "fp16"; empty: none said
+};
+
+/// A file, or the name of a shipped one (`configs`/models/<name>.yaml); it may be packed with gzip.
+/// Throws ConfigError, for options that its kind of file has no use for, too.
+Workload read_workload(const std::string& name_or_path, const std::filesystem::path& configs,
+                       const WorkloadOptions& options = {});
+/// The same for the content of such a file; `path` is for messages and names what has no name.
+Workload read_workload_text(const std::string& content, const std::filesystem::path& path,
+                            const WorkloadOptions& options = {});
+/// Whether the file has the fields of Workload by name, as to_yaml() writes them.
+bool is_workload_yaml(const std::string& content, const std::filesystem::path& path);
 /// The file that read_workload reads. Throws ConfigError with the names of the shipped workloads.
 std::filesystem::path workload_path(const std::string& name_or_path,
                                     const std::filesystem::path& configs);

@@ -1,4 +1,4 @@
-#include "plan/workload_formats.hpp"
+#include "plan/workloads/formats.hpp"
 
 #include <catch2/catch.hpp>
 #include <random>

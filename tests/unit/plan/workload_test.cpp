@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
-#include "plan/workload_formats.hpp"
+#include "plan/workloads/formats.hpp"
 #include "tests/support/paths.hpp"
 #include "tests/support/skip.hpp"
 

@@ -1,15 +1,24 @@
+// CSV with one of two headers. A table has no device class (its times are those of whatever device
+// runs it) and describes the step of one sample.
+//  - `tensor,elements,ready_gap_us`: the tensors in the order in which their gradients become
+//    ready; forward is taken as half of backward.
+//  - `name,parameters,bytes_per_parameter,forward_us,backward_us`: layers in forward order, which
+//    are turned round. Gradients move as FP32 here, so parameters of another width count as the
+//    FP32 elements of the same size; the time of a layer without parameters goes to the next
+//    gradient.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <memory>
 #include <optional>
 
 #include "base/csv.hpp"
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
 #include "base/text.hpp"
-#include "plan/workload_formats.hpp"
+#include "plan/workloads/formats.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -79,14 +88,6 @@ void read_profile(const std::vector<CsvLine>& lines, const std::string& file, Wo
 
 constexpr std::int64_t kFloatWidth = 4;
 
-/// Of `bytes` of gradients of other widths than FP32.
-std::string width_note(const std::string& file, Bytes bytes) {
-  return fmt::format(
-      "{}: {} of gradients are not of 4 bytes per parameter and count as FP32 of the same size, "
-      "which codecs shrink further than they could (fp16 to half); --error-budget 0 uses none",
-      file, to_string(bytes));
-}
-
 void read_layers(const std::vector<CsvLine>& lines, const std::string& file, Workload& workload) {
   Duration gap;
   std::int64_t others = 0;  // bytes of other widths
@@ -99,7 +100,7 @@ void read_layers(const std::vector<CsvLine>& lines, const std::string& file, Wor
     gap += cells.microseconds(4, "backward time");
     if (parameters > 0) {
       workload.tensors.push_back(
-          {.name = name, .elements = (parameters * width + 3) / 4, .ready_gap = gap});
+          {.name = name, .elements = elements_of_width(parameters, width), .ready_gap = gap});
       gap = Duration();
       others += width == kFloatWidth ? 0 : parameters * width;
     }
@@ -111,6 +112,13 @@ void read_layers(const std::vector<CsvLine>& lines, const std::string& file, Wor
 }
 
 }  // namespace
+
+std::string width_note(const std::string& file, Bytes bytes) {
+  return fmt::format(
+      "{}: {} of gradients are not of 4 bytes per parameter and count as FP32 of the same size, "
+      "which codecs shrink further than they could (fp16 to half); --error-budget 0 uses none",
+      file, to_string(bytes));
+}
 
 bool looks_like_workload_csv(std::string_view content) {
   const std::vector<CsvLine> lines = csv_lines(content.substr(0, 64 * 1024));
@@ -160,5 +168,23 @@ Workload parse_workload_csv(std::string_view content, const std::string& file,
       file));
   return workload;
 }
+
+namespace {
+
+class CsvReader : public WorkloadReader {
+ public:
+  std::string_view format() const override { return "CSV of gradients or layers"; }
+  bool accepts(const std::filesystem::path& /*path*/, std::string_view content) const override {
+    return looks_like_workload_csv(content);
+  }
+  Workload read(const std::filesystem::path& path, const std::string& content,
+                const WorkloadOptions& /*options*/) const override {
+    return parse_workload_csv(content, path.string(), stem_of(path));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<WorkloadReader> make_csv_reader() { return std::make_unique<CsvReader>(); }
 
 }  // namespace rackrail::plan

@@ -1,9 +1,14 @@
+// YAML, as configs/models/*.yaml: the fields of Workload by name, every time and size with its
+// unit, and `tensors`, a list of [name, elements, ready gap], or [name, elements, ready gap, [rows,
+// columns]] where the shape of a matrix is known.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -11,7 +16,7 @@
 #include "base/parse_units.hpp"
 #include "base/yaml.hpp"
 #include "plan/device_class.hpp"
-#include "plan/workload_formats.hpp"
+#include "plan/workloads/formats.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -320,6 +325,45 @@ Workload parse_workload_yaml(const std::string& content, const std::string& file
   }
   return workload;
 }
+
+namespace {
+
+/// Whether some line begins with a field's name and a colon, in a flow map or JSON, too.
+bool has_known_key(std::string_view content) {
+  constexpr std::string_view kAround = " \t\r{,\"'";
+  while (!content.empty()) {
+    const std::size_t end = content.find('\n');
+    std::string_view line = content.substr(0, end);
+    line.remove_prefix(std::min(line.find_first_not_of(kAround), line.size()));
+    const auto begins = [line](std::string_view key) {
+      const std::string_view rest = line.starts_with(key) ? line.substr(key.size()) : "";
+      const std::size_t colon = rest.find_first_not_of(" \"'");
+      return colon != std::string_view::npos && rest[colon] == ':';
+    };
+    if (begins("tensors") ||
+        std::ranges::any_of(kFields, [&](const Field& field) { return begins(field.key); })) {
+      return true;
+    }
+    content.remove_prefix(end == std::string_view::npos ? content.size() : end + 1);
+  }
+  return false;
+}
+
+class YamlReader : public WorkloadReader {
+ public:
+  std::string_view format() const override { return kYamlFormat; }
+  bool accepts(const std::filesystem::path& /*path*/, std::string_view content) const override {
+    return has_known_key(content);
+  }
+  Workload read(const std::filesystem::path& path, const std::string& content,
+                const WorkloadOptions& /*options*/) const override {
+    return parse_workload_yaml(content, path.string());
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<WorkloadReader> make_yaml_reader() { return std::make_unique<YamlReader>(); }
 
 std::string to_yaml(const Workload& workload) {
   std::string text;
