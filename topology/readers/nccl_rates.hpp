@@ -40,7 +40,7 @@ std::string gpu_model_by_pci(std::string_view vendor, std::string_view device);
 struct GpuModel {
   std::string_view name;
   std::optional<Bandwidth> link;  ///< one NVLink or xGMI in one direction; none: it has none
-  Bandwidth pcie;                 ///< 16 lanes of its generation
+  Bandwidth pcie;                 ///< x16 of its generation
   std::string_view pcie_name;     ///< "PCIe 4.0 x16"
 };
 std::optional<GpuModel> gpu_model_named(std::string_view text);

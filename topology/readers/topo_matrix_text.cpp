@@ -111,10 +111,14 @@ class MatrixText {
 
   /// From the word on, one that a matrix begins at.
   std::optional<std::size_t> find(std::size_t from) const {
-    for (std::size_t i = from; i < words_.size(); ++i) {
-      if (topo_label_length(words_[i].text) == 0) continue;
-      const std::optional<TopoHeader> header = header_at(i);
-      if (header && is_row(header->rows, *header)) return i;
+    for (std::size_t i = from; i < words_.size();) {
+      std::size_t end = i + 1;
+      if (topo_label_length(words_[i].text) > 0) {
+        const std::optional<TopoHeader> header = header_at(i, end);
+        if (header && is_row(header->rows, *header)) return i;
+      }
+      // What ended this heading ends those that begin within it.
+      i = std::max(i + 1, end);
     }
     return std::nullopt;
   }
@@ -155,12 +159,14 @@ class MatrixText {
     return true;
   }
 
-  std::optional<TopoHeader> header_at(std::size_t from) const {
+  /// `end` becomes the word at which it ends, or cannot go on.
+  std::optional<TopoHeader> header_at(std::size_t from, std::size_t& end) const {
     TopoHeader header;
     std::set<std::string, std::less<>> seen;
     bool is_ended = false;
     for (std::size_t i = from; i < words_.size() && header.labels.size() <= kMostTopoDevices; ++i) {
       const std::string_view word = words_[i].text;
+      end = i;
       if (i > from && is_row_label(word, seen)) {
         header.rows = i;
         return header;
@@ -280,7 +286,7 @@ class MatrixText {
   }
 
   TopoMatrix matrix_at(std::size_t begin, std::size_t& end) const {
-    const std::optional<TopoHeader> header = header_at(begin);
+    const std::optional<TopoHeader> header = header_at(begin, end);
     if (!header) fail(words_[begin].line, "no heading", "GPU0, GPU1 and so on");
     std::vector<TopoRow> rows;
     end = header->rows;

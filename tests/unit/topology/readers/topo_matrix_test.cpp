@@ -236,6 +236,12 @@ TEST_CASE("text that only mentions GPUs is no matrix") {
   }
 }
 
+TEST_CASE("a long text of labels is read at once") {
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += "GPU" + std::to_string(i % 10'000) + " ";
+  CHECK_THAT(error_of([&] { read_text(text); }), !Catch::Contains("row"));
+}
+
 TEST_CASE("real matrices are read") {
   const fs::path folder = topology::test::shared_inputs() / "fabric" / "text";
   const fs::path b200 = folder / "b200-a4-gke-dranet.txt";
