@@ -23,10 +23,10 @@ inline constexpr int kBadInput = 2;
 
 class Session {
  public:
-  bool json = false;       ///< --json: one JSON object on stdout instead of tables
-  std::uint64_t seed = 0;  ///< --seed
-  std::string command;     ///< "plan", "topology bounds", …
-  int status = kDone;      ///< of the subcommand that ran
+  bool json = false;                       ///< --json: one JSON object on stdout instead of tables
+  std::uint64_t seed = 0;                  ///< --seed
+  std::string command;                     ///< "plan", "topology bounds", …
+  int status = kDone;                      ///< of the subcommand that ran
   plan::WorkloadOptions workload_options;  ///< --sequence and --dtype
   /// What follows the first "--" of `rackrail emulate`: a command of others, which is handed on as
   /// it stands.

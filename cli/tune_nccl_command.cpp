@@ -24,7 +24,7 @@ namespace rackrail::cli {
 
 namespace {
 
-namespace nccl = exporting::nccl;
+namespace tuner = exporting::nccl;
 
 struct TuneNcclOptions {
   ClusterOptions cluster;
@@ -36,29 +36,29 @@ struct TuneNcclOptions {
 std::filesystem::path plugin_path() {
   std::error_code status;
   const std::filesystem::path executable = std::filesystem::read_symlink("/proc/self/exe", status);
-  std::filesystem::path plugin = executable.parent_path().parent_path() / "lib" / nccl::kPlugin;
+  std::filesystem::path plugin = executable.parent_path().parent_path() / "lib" / tuner::kPlugin;
   return std::filesystem::exists(plugin, status) ? plugin : std::filesystem::path();
 }
 
 std::vector<std::pair<std::string, std::string>> files_of(
-    const topology::Topology& cluster, const std::vector<nccl::ShapeTuning>& shapes) {
-  const std::vector<nccl::TableRow> overriding = nccl::overriding_rows(shapes);
+    const topology::Topology& cluster, const std::vector<tuner::ShapeTuning>& shapes) {
+  const std::vector<tuner::TableRow> overriding = tuner::overriding_rows(shapes);
   const std::string& title = cluster.name();
   std::vector<std::pair<std::string, std::string>> files{
-      {std::string(nccl::kPluginTable), nccl::to_nccl_csv(overriding, title, true)},
-      {std::string(nccl::kExampleTable),
-       nccl::to_nccl_csv(nccl::covering_rows(shapes), title, false)},
-      {std::string(nccl::kNcclxTable), nccl::to_ncclx_csv(overriding, title)},
-      {"README.md", nccl::tuner_page(cluster, shapes)}};
-  if (const std::string table = nccl::rccl_table(cluster); !table.empty()) {
-    files.emplace_back(table, nccl::to_nccl_csv(overriding, title, false));
+      {std::string(tuner::kPluginTable), tuner::to_nccl_csv(overriding, title, true)},
+      {std::string(tuner::kExampleTable),
+       tuner::to_nccl_csv(tuner::covering_rows(shapes), title, false)},
+      {std::string(tuner::kNcclxTable), tuner::to_ncclx_csv(overriding, title)},
+      {"README.md", tuner::tuner_page(cluster, shapes)}};
+  if (const std::string table = tuner::rccl_table(cluster); !table.empty()) {
+    files.emplace_back(table, tuner::to_nccl_csv(overriding, title, false));
   }
   return files;
 }
 
 std::vector<std::string> write_folder(Session& session, const std::string& folder,
                                       const topology::Topology& cluster,
-                                      const std::vector<nccl::ShapeTuning>& shapes) {
+                                      const std::vector<tuner::ShapeTuning>& shapes) {
   const std::filesystem::path place = folder;
   std::vector<std::string> written;
   for (const auto& [name, content] : files_of(cluster, shapes)) {
@@ -66,16 +66,16 @@ std::vector<std::string> write_folder(Session& session, const std::string& folde
     written.push_back((place / name).string());
   }
   if (const std::filesystem::path plugin = plugin_path(); !plugin.empty()) {
-    write_file_atomically(place / nccl::kPlugin, read_file(plugin));
-    written.push_back((place / nccl::kPlugin).string());
+    write_file_atomically(place / tuner::kPlugin, read_file(plugin));
+    written.push_back((place / tuner::kPlugin).string());
   } else {
     session.note(
-        fmt::format("note: no {} beside this command: the other tables need none", nccl::kPlugin));
+        fmt::format("note: no {} beside this command: the other tables need none", tuner::kPlugin));
   }
   return written;
 }
 
-nlohmann::json setting_json(const nccl::Setting& setting, Duration time) {
+nlohmann::json setting_json(const tuner::Setting& setting, Duration time) {
   nlohmann::json json = {{"algorithm", to_string(setting.algorithm)},
                          {"protocol", to_string(setting.protocol)},
                          {"channels", setting.channels},
@@ -86,10 +86,10 @@ nlohmann::json setting_json(const nccl::Setting& setting, Duration time) {
   return json;
 }
 
-nlohmann::json rows_json(const std::vector<nccl::ShapeTuning>& shapes) {
+nlohmann::json rows_json(const std::vector<tuner::ShapeTuning>& shapes) {
   nlohmann::json rows = nlohmann::json::array();
-  for (const nccl::ShapeTuning& shape : shapes) {
-    for (const nccl::SizeTuning& size : shape.sizes) {
+  for (const tuner::ShapeTuning& shape : shapes) {
+    for (const tuner::SizeTuning& size : shape.sizes) {
       rows.push_back({{"collective", "all-reduce"},
                       {"bytes", size.size.count()},
                       {"nodes", shape.nodes},
@@ -102,7 +102,7 @@ nlohmann::json rows_json(const std::vector<nccl::ShapeTuning>& shapes) {
   return rows;
 }
 
-void print_gains(const std::vector<nccl::ShapeTuning>& shapes) {
+void print_gains(const std::vector<tuner::ShapeTuning>& shapes) {
   Table table({{"GPUs"},
                {"all-reduce", Align::kRight},
                {"NCCL by itself"},
@@ -110,19 +110,19 @@ void print_gains(const std::vector<nccl::ShapeTuning>& shapes) {
                {"better"},
                {"time", Align::kRight},
                {"saved", Align::kRight}});
-  for (const nccl::ShapeTuning& shape : shapes) {
-    for (const nccl::SizeTuning& size : shape.sizes) {
+  for (const tuner::ShapeTuning& shape : shapes) {
+    for (const tuner::SizeTuning& size : shape.sizes) {
       if (size.is_overridden()) {
         table.add_row({fmt::format("{} x {}", shape.nodes, shape.gpus_per_node),
-                       to_string(size.size), nccl::to_text(size.usual), to_string(size.usual_time),
-                       nccl::to_text(size.chosen), to_string(size.time),
+                       to_string(size.size), tuner::to_text(size.usual), to_string(size.usual_time),
+                       tuner::to_text(size.chosen), to_string(size.time),
                        fmt::format("{:.0f} %", 100 * size.gain())});
       }
     }
   }
   if (table.empty()) {
     fmt::print("NCCL's own choice is predicted to be within {:.0f} % of the best at every size.\n",
-               100 * nccl::kWorthOverriding);
+               100 * tuner::kWorthOverriding);
   } else {
     fmt::print("{}", table.to_string());
   }
@@ -132,11 +132,12 @@ void run_tune_nccl(Session& session, const TuneNcclOptions& options) {
   const topology::Topology cluster = options.cluster.load(session);
   const sim::nccl::Parameters parameters = load_nccl_parameters(session, options.parameters);
   if (!options.folder.empty()) {
-    require_place(std::filesystem::path(options.folder) / nccl::kPluginTable);
+    require_place(std::filesystem::path(options.folder) / tuner::kPluginTable);
   }
   ProgressBar bar("tuning", session.progress_elsewhere());
-  const std::vector<nccl::ShapeTuning> shapes = named(options.cluster.cluster, "", [&] {
-    return nccl::tune_all_reduces(cluster, parameters, [&bar](double share) { bar.update(share); });
+  const std::vector<tuner::ShapeTuning> shapes = named(options.cluster.cluster, "", [&] {
+    return tuner::tune_all_reduces(cluster, parameters,
+                                   [&bar](double share) { bar.update(share); });
   });
   bar.clear();
   std::vector<std::string> written;

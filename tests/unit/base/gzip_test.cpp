@@ -12,9 +12,10 @@ namespace {
 using Catch::Contains;
 
 /// printf 'hello\n' | gzip -n
-const std::string kHello("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9\xc9\xe7\x02\x00"
-                         "\x20\x30\x3a\x36\x06\x00\x00\x00",
-                         26);
+const std::string kHello(
+    "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9\xc9\xe7\x02\x00"
+    "\x20\x30\x3a\x36\x06\x00\x00\x00",
+    26);
 
 TEST_CASE("gzip files of one or several members are unpacked") {
   REQUIRE(is_gzip(kHello));

@@ -65,10 +65,10 @@ TEST_CASE("a wrong text workload is refused with line, found and expected") {
   CHECK_THAT(error_of(with("\t250\t", "\t-250\t")), Contains("line 4") && Contains("column 9"));
   CHECK_THAT(error_of(with("2001", "1e30")), Contains("number of bytes"));
   CHECK_THAT(error_of(with("1000\tALL", "1e30\tALL")), Contains("nanoseconds"));
-  CHECK_THAT(error_of(with(" HYBRID_DATA_MODEL", "")
-                          .replace(0, 6, "HYBRID")
-                          .substr(0, kText.find("dense"))),
-             Contains("'3' before 1"));
+  CHECK_THAT(
+      error_of(
+          with(" HYBRID_DATA_MODEL", "").replace(0, 6, "HYBRID").substr(0, kText.find("dense"))),
+      Contains("'3' before 1"));
   CHECK_THAT(error_of("MICRO\n1\nconv -1 5 ALLREDUCE 8 5 NONE 0 5 NONE 0 5\n"),
              Contains("no collective that sums gradients"));
   CHECK_THAT(error_of("MICRO\n1\nconv -1 5\n"), Contains("3 columns"));

@@ -10,7 +10,9 @@ using Catch::Contains;
 
 std::string gradient(const std::string& shape, const std::string& type) {
   return R"({"id": 3, "name": "torch::autograd::AccumulateGrad",
-    "inputs": {"values": [], "shapes": [)" + shape + R"(], "types": ["Tensor()" + type + R"()"]}},)";
+    "inputs": {"values": [], "shapes": [)" + shape + R"(], "types": ["Tensor()" + type + R"()"]
+}
+},)";
 }
 
 std::string trace(const std::string& nodes) {
@@ -20,8 +22,8 @@ std::string trace(const std::string& nodes) {
 TEST_CASE("gradients of an execution trace are those of its last whole step") {
   const std::string step_end = R"({"id": 9, "name": "Optimizer.step#SGD.step"},)";
   const std::string first = gradient("[7]", "float") + gradient("[8]", "float") + step_end;
-  const std::string second = gradient("[1000, 512]", "float") +
-                             gradient("[30]", "c10::BFloat16") + step_end;
+  const std::string second =
+      gradient("[1000, 512]", "float") + gradient("[30]", "c10::BFloat16") + step_end;
   const Workload workload =
       read_workload_text(trace(first + second + gradient("[5]", "float")), "job.json");
   REQUIRE(workload.tensors.size() == 2);
