@@ -75,7 +75,7 @@ class FabricReader {
     leave_out_odd_hosts(network_);
     add_notes();
     if (network_.hosts.empty()) {
-      throw ConfigError(ErrorContext{file_, "", "no adapter with the name of a host",
+      throw ConfigError(ErrorContext{file_, "", "no cable to an adapter with the name of a host",
                                      "adapters described as \"node-01 mlx5_0\""});
     }
     return std::move(network_);

@@ -12,8 +12,8 @@ namespace rackrail::topology {
 
 /// By host cable its NIC, from 0; none where no NIC is of its name. NICs are matched by the names
 /// in `nics.devices`; without these in the order of adapters' names. A host that lacks some is
-/// matched like those that have all of them and the same names. What does not fit is said in
-/// notes. Throws ConfigError for a host that shows more adapters than the type has NICs.
+/// matched like those that have all of them and the same names. Notes report what does
+/// not fit. Throws ConfigError for a host that shows more adapters than the type has NICs.
 std::vector<std::optional<std::size_t>> match_adapters(NetworkFile& network, const NodeType& type,
                                                        const std::string& file);
 

@@ -16,7 +16,7 @@ inline constexpr Duration kUplinkLatency = 230_ns;
 struct NetworkOverlay {
   std::optional<std::string> name;  ///< of the cluster
   std::optional<NodeType> host;     ///< what each host is
-  /// By tier. A bandwidth of 0: not said. The latency is said, or the assumed one.
+  /// By tier. A bandwidth of 0: none given. Without a given latency it is the assumed one.
   std::map<std::string, LinkClass> tiers;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include "base/error.hpp"
@@ -124,7 +125,8 @@ class TreeReader {
     throw ConfigError(ErrorContext{
         file_, "",
         fmt::format("{} trees without a switch that joins them: {}", roots.size(), listed(roots)),
-        fmt::format("one tree: add 'SwitchName=root Switches={}', or keep the lines of one",
+        fmt::format("one tree: add 'SwitchName=root Switches={0}' (in YAML 'switch: root' with "
+                    "'children: {0}'), or keep the lines of one",
                     fmt::join(roots, ","))});
   }
 
@@ -176,7 +178,14 @@ class SlurmReader : public Reader {
   std::string_view format() const override { return "slurm"; }
 
   bool accepts(const std::filesystem::path&, std::string_view content) const override {
-    return is_conf(content) || is_yaml(content);
+    const std::string_view line = first_line(content);
+    const std::string_view key = trimmed(line.substr(0, line.find('=')));
+    constexpr std::array<std::string_view, 4> kKeys{"SwitchName", "BlockName", "BlockSizes",
+                                                    "RingName"};
+    return is_yaml(content) ||
+           (key.size() < line.size() && std::ranges::any_of(kKeys, [key](std::string_view one) {
+              return is_same_in_any_case(one, key);
+            }));
   }
 
   ReadResult read(const std::filesystem::path& path, std::string_view content,
@@ -188,29 +197,20 @@ class SlurmReader : public Reader {
   }
 
  private:
-  static bool is_conf(std::string_view content) {
-    return any_line(content, [](std::string_view line) {
-      const std::string_view key = trimmed(line.substr(0, line.find('=')));
-      return key.size() < line.size() &&
-             (is_same_in_any_case(key, "SwitchName") || is_same_in_any_case(key, "BlockName") ||
-              is_same_in_any_case(key, "BlockSizes") || is_same_in_any_case(key, "RingName"));
-    });
-  }
-
   static bool is_yaml(std::string_view content) {
-    return any_line(content, [](std::string_view line) {
-      return line.starts_with("- topology:") || line.starts_with("-  topology:");
-    });
+    const std::string_view line = first_line(content);
+    return line.starts_with("-") && trimmed(line.substr(1)).starts_with("topology:");
   }
 
-  template <typename Holds>
-  static bool any_line(std::string_view content, const Holds& holds) {
+  /// But for comments and what begins a YAML document.
+  static std::string_view first_line(std::string_view content) {
     while (!content.empty()) {
       const std::size_t end = content.find('\n');
-      if (holds(trimmed(content.substr(0, end)))) return true;
+      const std::string_view line = trimmed(content.substr(0, end));
+      if (!line.empty() && line.front() != '#' && line != "---") return line;
       content.remove_prefix(end == content.npos ? content.size() : end + 1);
     }
-    return false;
+    return {};
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/config_tree.hpp"
 #include "base/error.hpp"
+#include "base/text.hpp"
 #include "topology/readers/hostlist.hpp"
 #include "topology/readers/slurm.hpp"
 
@@ -56,7 +57,7 @@ const ConfigValue* chosen(const std::vector<ConfigValue>& topologies) {
     one.allow_only({"topology", "cluster_default", "tree", "block", "flat", "ring", "torus3d"});
     if (!has_network(one)) continue;
     const ConfigValue* is_default = one.find("cluster_default");
-    if (is_default != nullptr && is_default->flag()) return &one;
+    if (is_default != nullptr && is_same_in_any_case(is_default->text(), "true")) return &one;
     if (first == nullptr) first = &one;
   }
   return first;

@@ -331,7 +331,7 @@ TEST_CASE("the format can be forced, and an overlay is refused where it means no
   ReadOptions options;
   options.format = "yaml";
   CHECK(read_cluster(file.path(), options).topology.rank_count() == 2);
-  options.format = "graphml";
+  options.format = "dot";
   CHECK_THAT(error_of([&] { read_cluster(file.path(), options); }),
              Catch::Contains("--format") && Catch::Contains("nccl-xml, ") &&
                  Catch::Contains("edge-list, yaml"));

@@ -258,7 +258,7 @@ TEST_CASE("what is no output of ibnetdiscover is refused with its line") {
         std::string::npos);
   CHECK(error_of_network("switchguid=0x1(1)\nhello\n").find("found 'hello'") != std::string::npos);
   CHECK(error_of_network("switchguid=0x1(1)\nSwitch 3 \"S-1\" # \"s\"\n")
-            .find("no adapter with the name of a host") != std::string::npos);
+            .find("no cable to an adapter with the name of a host") != std::string::npos);
 }
 
 TEST_CASE("a fabric of two thousand adapters is read in two seconds") {

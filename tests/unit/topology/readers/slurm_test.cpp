@@ -27,7 +27,7 @@ constexpr const char* kYaml = R"(- topology: all-flat
   cluster_default: false
   flat: true
 - topology: tree
-  cluster_default: true
+  cluster_default: True
   tree:
     switches:
       - switch: root
@@ -175,6 +175,14 @@ TEST_CASE("topology.yaml: the default of several topologies, trees and blocks") 
   CHECK(error_of_network("- topology: a\n  tree:\n    switches:\n      - switch: s\n"
                          "        nodes: '[1-4]'\n")
             .find("line 5") != std::string::npos);
+}
+
+TEST_CASE("a file is Slurm's by its first line, not by a name in it") {
+  const Topology t = read_cluster_text("edges.csv",
+                                       "source,target,bandwidth,latency\ngpu0,gpu1,1 GB/s,1 us\n"
+                                       "SwitchName=gpu2,gpu0,1 GB/s,1 us\n")
+                         .topology;
+  CHECK(t.find_node("SwitchName=gpu2").has_value());
 }
 
 TEST_CASE("real files of Slurm") {
