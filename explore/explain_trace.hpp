@@ -1,15 +1,15 @@
 // "Is this job communication-bound, by what, and what would help?", from one rank's trace.
 //
-// The GPU's time within the steps is split three ways: it computes (kernels and copies, alone or
-// beside communication), it only communicates (exposed communication), or it is idle, which means
-// that the CPU did not launch work in time.
+// The GPU's time within the steps has three parts: it computes (kernels and copies, alone or beside
+// communication), it only communicates (exposed communication), or it is idle, which means that the
+// CPU did not launch work in time.
 //
 // The time of a collective is split by what the fastest of this trace show is possible here:
 //   transfer  bus bytes / the best bus bandwidth among the collectives that are not small
 //   latency   the least time of a small collective
 //   waiting   the rest: for ranks that came later, or for links that were shared
-// A trace of one rank cannot tell these two apart. What is waited for in every collective alike
-// counts as transfer. Exposed time is split as the whole collective is.
+// A trace of one rank cannot tell these two apart. A wait that every collective has counts as
+// transfer. Exposed time is split as the whole collective is.
 //
 // Gains follow Amdahl: time that is saved within a collective shortens the step by as much as of
 // the collective is exposed, and nothing else moves.

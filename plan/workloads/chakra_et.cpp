@@ -2,8 +2,10 @@
 //
 // A trace says neither which nodes are backward nor which collectives are of gradients. Here
 // all-reduces and reduce-scatters are; each is ready when the longest path of durations to it ends,
-// collectives themselves costing nothing. A third of that time until the last one counts as
-// forward, as backward computes two products for each one of forward.
+// collectives themselves costing nothing. Paths are those of data dependencies, which order the
+// nodes of converted PyTorch traces; control dependencies count where a trace has no others. A
+// third of that time until the last one counts as forward, as backward computes two products for
+// each one of forward.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +33,8 @@ struct TraceNode {
   std::uint64_t id = 0;
   std::string name;
   std::vector<std::uint64_t> dependencies;
-  double microseconds = 0;  ///< of compute; communication has none
+  std::vector<std::uint64_t> callers;  ///< control dependencies; may be cyclic in traces of PyTorch
+  double microseconds = 0;             ///< of compute; communication has none
   bool is_collective = false;
   bool sums = false;  ///< an all-reduce or reduce-scatter
   std::int64_t bytes = 0;
@@ -102,10 +105,8 @@ TraceNode node_of(const chakra::Node& message) {
   constexpr std::int64_t kAllReduce = 0;
   constexpr std::int64_t kReduceScatter = 7;
   TraceNode node{.id = message.id(), .name = message.name()};
-  node.dependencies.assign(message.control_dependencies().begin(),
-                           message.control_dependencies().end());
-  node.dependencies.insert(node.dependencies.end(), message.data_dependencies().begin(),
-                           message.data_dependencies().end());
+  node.dependencies.assign(message.data_dependencies().begin(), message.data_dependencies().end());
+  node.callers.assign(message.control_dependencies().begin(), message.control_dependencies().end());
   if (message.type() == kComputes) {
     node.microseconds = static_cast<double>(message.duration_microseconds());
   }
@@ -175,6 +176,11 @@ ChakraTrace parse(const std::string& file, std::string_view content) {
     }
   }
   trace.version = is_graph ? "of eg_def.proto" : trace.version;
+  if (std::ranges::all_of(trace.nodes, [](const TraceNode& n) { return n.dependencies.empty(); })) {
+    for (TraceNode& node : trace.nodes) {
+      node.dependencies = std::move(node.callers);
+    }
+  }
   return trace;
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <ranges>
 
@@ -114,15 +115,19 @@ class StepOfTrace {
       if (!mark.name.starts_with("Optimizer.step#") || !step_.contains(mark.span.start)) {
         continue;
       }
-      double first = mark.span.end;
-      double last = kernels_.empty() ? mark.span.end : mark.span.start;
+      if (kernels_.empty()) {
+        time += mark.span.length();
+        continue;
+      }
+      double first = std::numeric_limits<double>::infinity();
+      double last = 0;
       for (const TracedKernel* one : kernels_) {
         if (mark.span.contains(one->launch)) {
           first = std::min(first, one->span.start);
           last = std::max(last, one->span.end);
         }
       }
-      time += std::max(kernels_.empty() ? mark.span.length() : last - first, 0.0);
+      time += std::max(last - first, 0.0);
     }
     return duration_of(time);
   }

@@ -34,7 +34,7 @@ std::string compute(std::uint64_t id, std::uint64_t after, std::uint64_t microse
 }
 std::string collective(std::uint64_t id, std::uint64_t after, std::uint64_t kind,
                        std::uint64_t bytes, bool on_cpu = false) {
-  return framed(number(1, id) + text(2, "comm") + number(3, 7) + text(4, varint(after)) +
+  return framed(number(1, id) + text(2, "comm") + number(3, 7) + text(5, varint(after)) +
                 number(7, 1'000'000) + attribute("is_cpu_op", 27, on_cpu ? 1 : 0) +
                 attribute("comm_type", 9, kind) + attribute("comm_size", 9, bytes));
 }
@@ -67,6 +67,17 @@ TEST_CASE("sums of a Chakra trace are ready at the end of the longest path to th
   REQUIRE(workload.notes.size() == 2);
   CHECK_THAT(workload.notes[0], Contains("0.0.4"));
   CHECK_THAT(workload.notes[1], Contains("other collectives"));
+}
+
+TEST_CASE("control dependencies order a Chakra trace that has no others") {
+  const auto node = [](std::uint64_t id, std::uint64_t type, const std::string& more) {
+    return framed(number(1, id) + text(2, "node") + number(3, type) + more);
+  };
+  const Workload workload =
+      read(kHead + node(1, 4, number(7, 300)) +
+           node(2, 7, text(4, varint(1)) + attribute("comm_size", 13, 4'000)));
+  CHECK(workload.forward == 100_us);
+  CHECK(workload.backward() == 200_us);
 }
 
 TEST_CASE("older schemas: metadata without a version, and graphs without metadata") {

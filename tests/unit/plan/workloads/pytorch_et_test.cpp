@@ -9,10 +9,16 @@ namespace {
 using Catch::Contains;
 
 std::string gradient(const std::string& shape, const std::string& type) {
+<<<<<<< ours
   return R"({"id": 3, "name": "torch::autograd::AccumulateGrad",
     "inputs": {"values": [], "shapes": [)" + shape + R"(], "types": ["Tensor()" + type + R"()"]
 }
 },)";
+=======
+  return R"-({"id": 3, "name": "torch::autograd::AccumulateGrad",
+    "inputs": {"values": [], "shapes": [)-" +
+         shape + R"-(], "types": ["Tensor()-" + type + R"-()"]}},)-";
+>>>>>>> theirs
 }
 
 std::string trace(const std::string& nodes) {
@@ -34,8 +40,8 @@ TEST_CASE("gradients of an execution trace are those of its last whole step") {
 }
 
 TEST_CASE("shapes beside the inputs are those of schema 1.0") {
-  const std::string node = R"({"id": 3, "name": "torch::autograd::AccumulateGrad", "inputs": [1],
-    "input_shapes": [[6, 2]], "input_types": ["Tensor(float)"]},)";
+  const std::string node = R"-({"id": 3, "name": "torch::autograd::AccumulateGrad", "inputs": [1],
+    "input_shapes": [[6, 2]], "input_types": ["Tensor(float)"]},)-";
   CHECK(read_workload_text(trace(node), "job.json").elements() == 12);
 }
 

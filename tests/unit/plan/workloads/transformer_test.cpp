@@ -1,11 +1,14 @@
 #include "plan/workloads/transformer.hpp"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "tests/support/paths.hpp"
 
 namespace rackrail::plan::transformer_test {
 namespace {
@@ -219,6 +222,21 @@ TEST_CASE("parameters are as many as were published") {
       names.insert(tensor.name);
     }
     CHECK(names.size() == workload.tensors.size());
+  }
+}
+
+TEST_CASE("shipped models are what the reader makes of their configurations") {
+  const std::vector<std::pair<std::string, std::string>> shipped{
+      {"llama3-8b", "meta-llama/Meta-Llama-3-8B"},
+      {"llama3-70b", "meta-llama/Meta-Llama-3-70B"},
+      {"mixtral-8x7b", "mistralai/Mixtral-8x7B-v0.1"},
+      {"vit-large", "google/vit-large-patch16-224"}};
+  for (const auto& [name, model] : shipped) {
+    CAPTURE(name);
+    Workload counted = read_workload_text(published(model).config, name + ".json");
+    const Workload file = read_workload(name, test::source_dir() / "configs");
+    counted.source = file.source;
+    CHECK(to_yaml(file) == to_yaml(counted));
   }
 }
 
