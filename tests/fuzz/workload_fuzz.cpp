@@ -19,23 +19,15 @@ std::vector<std::string> rackrail::fuzz::seeds() {
               "num_attention_heads":4,"image_size":32,"patch_size":16,"id2label":{"0":"a"}})",
           "HYBRID_TRANSFORMER model_parallel_NPU_group: 8\n1\n"
           "conv1 -1 5 NONE 0 5 NONE 0 5 ALLREDUCE 1048576 5\n",
-<<<<<<< ours
-          R"({"schema": "1.1.0-chakra.0.0.4", "nodes": [{"name": "torch::autograd::AccumulateGrad",
-              "inputs": {"shapes": [[6, 2]], "types": ["Tensor(float)"]}}]
-})",
-=======
           R"-({"schema": "1.1.0-chakra.0.0.4", "nodes": [{"name": "torch::autograd::AccumulateGrad",
               "inputs": {"shapes": [[6, 2]], "types": ["Tensor(float)"]}}]})-",
->>>>>>> theirs
           std::string("\x07\x0a\x05"
                       "0.0.4"
                       "\x1e\x08\x01\x12\x01"
                       "a\x18\x07\x52\x0e\x0a\x09"
                       "comm_size\x48\x40\x52\x05\x0a\x01"
                       "b\x48\x00",
-                      39)
-}
-;
+                      39)};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -9,16 +9,9 @@ namespace {
 using Catch::Contains;
 
 std::string gradient(const std::string& shape, const std::string& type) {
-<<<<<<< ours
-  return R"({"id": 3, "name": "torch::autograd::AccumulateGrad",
-    "inputs": {"values": [], "shapes": [)" + shape + R"(], "types": ["Tensor()" + type + R"()"]
-}
-},)";
-=======
   return R"-({"id": 3, "name": "torch::autograd::AccumulateGrad",
     "inputs": {"values": [], "shapes": [)-" +
          shape + R"-(], "types": ["Tensor()-" + type + R"-()"]}},)-";
->>>>>>> theirs
 }
 
 std::string trace(const std::string& nodes) {
