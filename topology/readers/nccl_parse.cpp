@@ -36,8 +36,9 @@ constexpr std::array kOtherKinds{
     OtherKind{"graphs", "an NCCL graph (root 'graphs'): the rings and trees that NCCL chose",
               "the topology that it chose them for (root 'system'), as NCCL_TOPO_DUMP_FILE writes "
               "it"},
-    OtherKind{"algo", "an MSCCL schedule (root 'algo')",
-              "a cluster, such as the topology that NCCL_TOPO_DUMP_FILE writes (root 'system')"},
+    OtherKind{
+        "algo", "an MSCCL schedule (root 'algo')",
+        "a cluster; 'rackrail verify FILE' and 'rackrail simulate FILE --cluster ...' take it"},
     OtherKind{"nvidia_smi_log", "the output of 'nvidia-smi -q -x' (root 'nvidia_smi_log')",
               "the output of 'nvidia-smi topo -m', or what NCCL_TOPO_DUMP_FILE writes (root "
               "'system')"}};

@@ -48,7 +48,7 @@ int check_families(const topology::Topology& cluster, plan::Collective what) {
         }
       }
     }
-    test::check_msccl_result(program);
+    test::check_msccl_result(program, 1);
     const auto read = plan::msccl::parse_program(plan::msccl::to_xml(program), "x.xml");
     const plan::VerifyReport report = plan::verify(plan::msccl::to_graph(read, "x.xml"), nullptr);
     CAPTURE(report.problems);

@@ -106,6 +106,12 @@ TEST_CASE("programs that cannot be right are refused at their step", "[msccl]") 
   std::string race = there_and_back();
   race.replace(race.find("depid=\"0\""), 9, "depid=\"-1\"");
   CHECK(problem_of(race) ==
+        "gpu 0, tb 0, step 0: a sum into what gpu 0, tb 1, step 0 sent as it was");
+  // Two blocks add to one chunk, and neither waits.
+  const std::string both = all_reduce(
+      3, gpu(0, block(0, -1, 1, step("rrc", 0)) + block(1, -1, 2, step("rrc", 0))) +
+             gpu(1, block(0, 0, -1, step("s", 0))) + gpu(2, block(0, 0, -1, step("s", 0))));
+  CHECK(problem_of(both) ==
         "gpu 0, tb 1, step 0: a chunk that gpu 0, tb 0, step 0 touches at the same time");
   // Each waits for the other.
   const std::string circle = all_reduce(2, gpu(0, block(0, 1, 1, step("r", 0) + step("s", 0))) +
