@@ -177,27 +177,14 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
                                    simulation);
 }
 
-/// What is left out or assumed.
-std::vector<std::string> notes_on_input(const PlanInput& input, sim::NetworkLevel level) {
-  std::vector<std::string> notes = simulation_notes(input.cluster, level);
-  if (auto note = unscaled_compute_note(input.cluster, input.workload)) {
-    notes.push_back(*std::move(note));
-  }
-  if (const std::int64_t steps = input.plan.compression_warmup_steps; steps > 0) {
-    notes.push_back(
-        fmt::format("times are of steps with compression; the first {} send FP32 and take {}",
-                    steps, to_string(input.plan.prediction.warmup_step_time)));
-  }
-  return notes;
-}
-
 void run_asynchronous(Session& session, const PlanInput& input,
                       const sim::SimulationOptions& simulation, ProgressBar& bar) {
   const sim::AsynchronousResult result =
       sim::simulate_asynchronous(input.plan, input.workload, input.cluster, simulation);
   bar.clear();
   const std::vector<std::string> notes =
-      say_notes(session, input.cluster, notes_on_input(input, simulation.network));
+      say_notes(session, input.cluster,
+                notes_on_plan(input.plan, input.workload, input.cluster, simulation.network));
   if (session.json) {
     nlohmann::json times = nlohmann::json::array();
     for (const Duration time : result.step_times) {
@@ -316,7 +303,8 @@ void run_step(Session& session, const SimulateOptions& options) {
   options.files.write(result.records, input.cluster, simulation.disturbances,
                       "simulated: " + input.plan.name);
   const std::vector<std::string> notes =
-      say_notes(session, input.cluster, notes_on_input(input, simulation.network));
+      say_notes(session, input.cluster,
+                notes_on_plan(input.plan, input.workload, input.cluster, simulation.network));
   if (!session.json) {
     print_step(input, result, simulation, wall);
     if (outages) {

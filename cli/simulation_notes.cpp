@@ -10,6 +10,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "base/parse_units.hpp"
 #include "cli/table.hpp"
 #include "explore/nearest.hpp"
 #include "plan/cost_model.hpp"
@@ -194,6 +195,20 @@ std::vector<std::string> simulation_notes(const Topology& cluster, sim::NetworkL
   note_uncharged_cores(cluster, notes);
   note_gpus_without_class(cluster, notes);
   note_unknown_bursts(cluster, level, notes);
+  return notes;
+}
+
+std::vector<std::string> notes_on_plan(const plan::Plan& plan, const plan::Workload& workload,
+                                       const Topology& cluster, sim::NetworkLevel level) {
+  std::vector<std::string> notes = simulation_notes(cluster, level);
+  if (auto note = unscaled_compute_note(cluster, workload)) {
+    notes.push_back(*std::move(note));
+  }
+  if (const std::int64_t steps = plan.compression_warmup_steps; steps > 0) {
+    notes.push_back(
+        fmt::format("times are of steps with compression; the first {} send FP32 and take {}",
+                    steps, to_string(plan.prediction.warmup_step_time)));
+  }
   return notes;
 }
 

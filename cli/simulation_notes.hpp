@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/session.hpp"
+#include "plan/plan.hpp"
 #include "plan/workload.hpp"
 #include "sim/simulator.hpp"
 #include "topology/topology.hpp"
@@ -40,5 +41,9 @@ std::vector<std::string> warn_of_unknown_classes(const Session& session,
 /// Prints those warnings and the notes on stderr; returns all of them likewise.
 std::vector<std::string> say_notes(const Session& session, const topology::Topology& cluster,
                                    std::vector<std::string> notes);
+
+/// What is left out or assumed of a step of a plan.
+std::vector<std::string> notes_on_plan(const plan::Plan& plan, const plan::Workload& workload,
+                                       const topology::Topology& cluster, sim::NetworkLevel level);
 
 }  // namespace rackrail::cli

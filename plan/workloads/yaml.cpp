@@ -352,8 +352,8 @@ bool has_known_key(std::string_view content) {
 class YamlReader : public WorkloadReader {
  public:
   std::string_view format() const override { return kYamlFormat; }
-  bool accepts(const std::filesystem::path& /*path*/, std::string_view content) const override {
-    return has_known_key(content);
+  bool accepts(const std::filesystem::path& path, std::string_view content) const override {
+    return path.extension() == ".yaml" || path.extension() == ".yml" || has_known_key(content);
   }
   Workload read(const std::filesystem::path& path, const std::string& content,
                 const WorkloadOptions& /*options*/) const override {
