@@ -7,7 +7,7 @@
 namespace rackrail::plan {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 24U;
+constexpr std::int64_t kLargestCount = std::int64_t{1} << 24U;
 
 std::string shown(const nlohmann::json& value) {
   constexpr std::size_t kShown = 60;
@@ -53,11 +53,11 @@ void ModelConfig::fail(const std::string& key, const std::string& found,
 
 std::int64_t ModelConfig::count(Keys keys, std::int64_t least) const {
   const nlohmann::json* value = first_of(keys);
-  const std::string expected = fmt::format("a whole number from {} to {}", least, kMost);
+  const std::string expected = fmt::format("a whole number from {} to {}", least, kLargestCount);
   if (value == nullptr) {
     fail(joined(keys), "nothing", expected);
   }
-  if (!value->is_number_integer() || *value < least || *value > kMost) {
+  if (!value->is_number_integer() || *value < least || *value > kLargestCount) {
     fail(joined(keys), shown(*value), expected);
   }
   return value->get<std::int64_t>();
