@@ -39,7 +39,9 @@ EqualChunks::EqualChunks(const TransferGraph& graph, const char* format) {
   }
   if (total > kMostUnits) {
     refuse_schedule(graph, fmt::format("chunks of {} units", total),
-                    fmt::format("at most {}: {}'s chunks are all of one size", kMostUnits, format));
+                    fmt::format("at most {}, as {}'s chunks are all of one size: plan with "
+                                "--schedule of another family",
+                                kMostUnits, format));
   }
   total_ = static_cast<int>(total);
   place_chunks(graph, format);

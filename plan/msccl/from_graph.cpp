@@ -65,9 +65,9 @@ class Writer {
     if (is_sender && is_full) {
       if (++channel >= kMostChannels) {
         refuse_schedule(graph_,
-               fmt::format("more than {} steps between ranks {} and {}",
-                           kMostSteps * static_cast<std::size_t>(kMostChannels), from, to),
-               "fewer: --to msccl of a plan with larger pieces");
+                        fmt::format("more than {} steps between ranks {} and {}",
+                                    kMostSteps * static_cast<std::size_t>(kMostChannels), from, to),
+                        "fewer: --to msccl of a plan with larger pieces");
       }
       program_.channels = std::max(program_.channels, channel + 1);
       blocks = {new_block(from, static_cast<int>(to), -1, channel),
@@ -122,7 +122,7 @@ class Writer {
     const std::size_t steps = steps_of(id, pieces.size());
     if (steps > kMostSteps) {
       refuse_schedule(graph_, fmt::format("a transfer of {} steps", steps),
-             fmt::format("at most {}", kMostSteps));
+                      fmt::format("at most {}", kMostSteps));
     }
     const int sender = block_of(from, to, true, steps);
     const int receiver = block_of(from, to, false, steps);
@@ -168,7 +168,8 @@ class Writer {
 Program from_graph(const TransferGraph& graph) {
   require_no_codecs(graph);
   if (!graph.mutual_sums().empty()) {
-    refuse_schedule(graph, "sums in which both sides add", "another family: MSCCL adds in no fixed order");
+    refuse_schedule(graph, "sums in which both sides add",
+                    "another family: MSCCL adds in no fixed order");
   }
   return Writer(graph).write();
 }

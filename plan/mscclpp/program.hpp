@@ -18,9 +18,9 @@
 namespace rackrail::plan::mscclpp {
 
 // Limits of the executor (src/core/include/execution_common.hpp).
-inline constexpr std::size_t kMostOperations = 64;  ///< per thread block
-inline constexpr std::size_t kMostChannels = 16;    ///< per thread block and type
-inline constexpr std::size_t kMostBuffers = 16;     ///< likewise: buffers of peers
+inline constexpr std::size_t kMostOperations = 64;   ///< per thread block
+inline constexpr std::size_t kMostChannels = 16;     ///< per thread block and type
+inline constexpr std::size_t kMostBuffers = 16;      ///< likewise: buffers of peers
 inline constexpr std::size_t kMostPerOperation = 8;  ///< channels of an operation
 inline constexpr std::size_t kMostInputs = 10;       ///< summands of an addition
 inline constexpr std::uint64_t kAlignment = 16;      ///< bytes, of each chunk
@@ -42,12 +42,12 @@ const T& of(const ByType<T>& values, ChannelType type) {
 }
 
 enum class OperationType : std::uint8_t {
-  kSynchronize,         ///< nop: the block's threads wait for each other
-  kSignal,              ///< signal
-  kWait,                ///< wait
-  kPut,                 ///< put
-  kPutSignalAndFlush,   ///< pwsf: waits until the NIC has read the source
-  kReduce,              ///< re: the target is the sum of the sources, in their order
+  kSynchronize,        ///< nop: the block's threads wait for each other
+  kSignal,             ///< signal
+  kWait,               ///< wait
+  kPut,                ///< put
+  kPutSignalAndFlush,  ///< pwsf: waits until the NIC has read the source
+  kReduce,             ///< re: the target is the sum of the sources, in their order
 };
 
 /// Chunks of a buffer: the GPU's own, or the peer's that has this number in the block's list.

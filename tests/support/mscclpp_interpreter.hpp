@@ -5,7 +5,8 @@
 // clocks, not by the turn: a block's accesses since its last `nop` are known to nobody, a signal
 // passes on what came before that `nop`, and what a wait learns counts after the next one. A NIC
 // reads the source of a put at some time until the flush. Two accesses of one place of which one
-// writes, and neither is known to come first, are a race.
+// writes, and neither is known to come first, are a race. So is an access of a peer's buffer before
+// it has told that it has begun, and one of which it does not know when it ends.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,7 @@ class MscclppInterpreter {
   };
   struct Cell {
     std::int64_t value = 0;
-    std::pair<std::size_t, std::uint32_t> writer{SIZE_MAX, 0};
+    std::pair<std::size_t, std::uint32_t> writer;  ///< actor, number of its operation
     std::vector<std::pair<std::size_t, std::uint32_t>> readers;
   };
   struct Span {
@@ -103,16 +104,21 @@ class MscclppInterpreter {
     std::map<int, Barrier> barriers;
   };
 
+  /// Throws std::runtime_error with `what` otherwise.
+  static void require(bool is_right, const std::string& what);
   void read_buffers(const nlohmann::json& gpu, Gpu& to) const;
   void read_channels(const nlohmann::json& gpus);
   void read_block(const nlohmann::json& block, const nlohmann::json& gpu, Gpu& to);
   std::size_t add_actor();
+  void begin();
+  bool is_quiet(const Gpu& gpu) const;
 
   Span span(std::size_t gpu, char type, int index, int count, const nlohmann::json& operation);
   std::vector<Span> places(std::size_t gpu, const Block& block, const nlohmann::json& operation,
                            const char* which);
   static std::vector<Channel*> channels_of(const Block& block, const nlohmann::json& operation);
 
+  /// Whether anything has changed; so for the others.
   bool try_operation(std::size_t gpu, Block& block);
   bool try_barrier(Gpu& gpu, Block& block, const nlohmann::json& operation);
   bool try_semaphores(Gpu& gpu, Block& block, const nlohmann::json& operation, bool is_release);

@@ -32,8 +32,31 @@ std::vector<std::uint32_t> hosts_of(std::size_t ranks, std::size_t ranks_per_hos
 }
 
 std::string written(const TransferGraph& graph, std::size_t ranks_per_host) {
-  return plan::mscclpp::to_json(plan::mscclpp::from_graph(
-      graph, hosts_of(graph.rank_count(), ranks_per_host), "schedule"));
+  return plan::mscclpp::to_json(
+      plan::mscclpp::from_graph(graph, hosts_of(graph.rank_count(), ranks_per_host), "schedule"));
+}
+
+/// Each rank adds up a chunk and sends the sum to all.
+TransferGraph all_pairs(int ranks) {
+  TransferGraph graph("all pairs", Collective::kAllReduce, static_cast<std::size_t>(ranks),
+                      std::vector<std::uint32_t>(static_cast<std::size_t>(ranks), 1));
+  for (int owner = 0; owner < ranks; ++owner) {
+    plan::Transfer transfer{.chunk_begin = static_cast<std::uint32_t>(owner)};
+    std::vector<TransferId> sums;
+    for (const auto op : {plan::TransferOp::kReduce, plan::TransferOp::kCopy}) {
+      transfer.op = op;
+      const std::vector<TransferId> before = sums;
+      for (int other = 0; other < ranks; ++other) {
+        if (other != owner) {
+          const bool is_sum = op == plan::TransferOp::kReduce;
+          transfer.src = Rank(is_sum ? other : owner);
+          transfer.dst = Rank(is_sum ? owner : other);
+          sums.push_back(graph.add_transfer(transfer, before));
+        }
+      }
+    }
+  }
+  return graph;
 }
 
 /// By family: what is wrong with its first form for the collective, or why it is not written.
@@ -74,8 +97,11 @@ nlohmann::json pair_of_gpus(const nlohmann::json& end) {
   const auto on_channel = [](const char* name) {
     return nlohmann::json{{"name", name}, {"channel_ids", {0}}, {"channel_type", "memory"}};
   };
-  nlohmann::json plan{{"name", "pair"},    {"collective", "allreduce"},       {"protocol", "Simple"},
-                      {"inplace", true},   {"gpus", nlohmann::json::array()}};
+  nlohmann::json plan{{"name", "pair"},
+                      {"collective", "allreduce"},
+                      {"protocol", "Simple"},
+                      {"inplace", true},
+                      {"gpus", nlohmann::json::array()}};
   for (int g = 0; g < 2; ++g) {
     const auto place = [&](const char* key, const nlohmann::json& buffer, int index) {
       return nlohmann::json{{key, buffer}, {"index", index}, {"size", 1}};
@@ -94,35 +120,25 @@ nlohmann::json pair_of_gpus(const nlohmann::json& end) {
          {copy, nop, on_channel("signal"), on_channel("wait"), nop, add, nop, on_channel("signal"),
           end}},
         {"channels", {{{"channel_type", "memory"}, {"channel_ids", {0}}}}},
-        {"remote_buffer_refs", {{{"access_channel_type", "memory"}, {"remote_buffer_ids", {0, 1}}}}}};
+        {"remote_buffer_refs",
+         {{{"access_channel_type", "memory"}, {"remote_buffer_ids", {0, 1}}}}}};
     const nlohmann::json remote{
         {{"rank", 1 - g}, {"type", "s"}, {"access_channel_types", {"memory"}}},
         {{"rank", 1 - g}, {"type", "i"}, {"access_channel_types", {"memory"}}}};
-    plan["gpus"].push_back(
-        {{"id", g},
-         {"input_chunks", 2},
-         {"output_chunks", 2},
-         {"scratch_chunks", 2},
-         {"threadblocks", {block}},
-         {"channels", {{{"channel_type", "memory"}, {"connected_to", {1 - g}}}}},
-         {"remote_buffers", remote},
-         {"semaphores", nlohmann::json::array()}});
+    plan["gpus"].push_back({{"id", g},
+                            {"input_chunks", 2},
+                            {"output_chunks", 2},
+                            {"scratch_chunks", 2},
+                            {"threadblocks", {block}},
+                            {"channels", {{{"channel_type", "memory"}, {"connected_to", {1 - g}}}}},
+                            {"remote_buffers", remote},
+                            {"semaphores", nlohmann::json::array()}});
   }
   return plan;
 }
 
 nlohmann::json wait_of_pair() {
   return {{"name", "wait"}, {"channel_ids", {0}}, {"channel_type", "memory"}};
-}
-
-std::size_t most_operations(const nlohmann::json& plan) {
-  std::size_t most = 0;
-  for (const auto& gpu : plan["gpus"]) {
-    for (const auto& block : gpu["threadblocks"]) {
-      most = std::max(most, block["ops"].size());
-    }
-  }
-  return most;
 }
 
 }  // namespace
@@ -152,8 +168,6 @@ TEST_CASE("the interpreter of MSCCL++ sees what is wrong", "[export][mscclpp]") 
     CHECK_THAT(test::mscclpp_problem(plan.dump(), 1), Catch::Contains("race"));
   }
   SECTION("another sum") {
-    operations[5]["src_buff"][1]["buffer_id"] = 1;
-    CHECK_FALSE(test::mscclpp_problem(plan.dump(), 1).empty());
     operations[5]["src_buff"].erase(1);
     CHECK_THAT(test::mscclpp_problem(plan.dump(), 1), Catch::Contains("other numbers"));
   }
@@ -168,6 +182,20 @@ TEST_CASE("the interpreter of MSCCL++ sees what is wrong", "[export][mscclpp]") 
     plan = pair_of_gpus(wait_of_pair());
     plan["gpus"][0]["threadblocks"][0]["ops"][2]["channel_ids"][0] = 1;
     CHECK_THROWS(test::mscclpp_problem(plan.dump(), 1));
+  }
+  SECTION("a peer that ends too soon") {
+    nlohmann::json& others = plan["gpus"][1]["threadblocks"][0]["ops"];
+    others.erase(8);
+    operations.erase(7);
+    CHECK_THAT(test::mscclpp_problem(plan.dump(), 1), Catch::Contains("ends while"));
+  }
+  SECTION("a peer that may not have begun") {
+    for (auto& gpu : plan["gpus"]) {
+      nlohmann::json& begin = gpu["threadblocks"][0]["ops"];
+      begin.erase(2);
+      begin.erase(2);
+    }
+    CHECK_THAT(test::mscclpp_problem(plan.dump(), 1), Catch::Contains("race"));
   }
   SECTION("too many operations") {
     for (int i = 0; i < 64; ++i) {
@@ -206,17 +234,84 @@ TEST_CASE("schedules of families add up as execution plans", "[export][mscclpp]"
        {test::boxes(1, 2), test::boxes(2, 2), test::rails_with_slow_nic(2, 10)}) {
     for (const Collective what :
          {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter}) {
+      CAPTURE(cluster.name(), cluster.rank_count(), static_cast<int>(what));
       const Families families = families_of(cluster, what);
       for (const auto& [family, problem] : families.run) {
-        CAPTURE(family, cluster.name(), static_cast<int>(what));
-        CHECK(problem == "");
+        CAPTURE(family);
+        CHECK(problem.empty());
       }
+      CHECK(families.run.contains("ring"));
+      CHECK(families.run.contains("forest"));
+      CHECK((cluster.rank_count() == 8 || families.run.contains("hierarchical")));
+      // Its chunks are too unequal.
       for (const auto& [family, reason] : families.refused) {
-        WARN(cluster.name() << ", " << static_cast<int>(what) << ": " << family << ": " << reason);
+        CHECK(family == "parameter-server");
       }
-      WARN(cluster.name() << ", " << static_cast<int>(what) << ": " << families.run.size());
     }
   }
+}
+
+TEST_CASE("execution plans have no operation too many", "[export][mscclpp]") {
+  for (const std::size_t ranks_per_host : {4U, 2U}) {
+    const nlohmann::json plan = nlohmann::json::parse(written(all_pairs(4), ranks_per_host));
+    REQUIRE(test::mscclpp_problem(plan.dump(), 8).empty());
+    const std::size_t operations = plan["gpus"][0]["threadblocks"][0]["ops"].size();
+    for (std::size_t i = 0; i < operations; ++i) {
+      nlohmann::json without = plan;
+      without["gpus"][0]["threadblocks"][0]["ops"].erase(i);
+      CAPTURE(ranks_per_host, i, plan["gpus"][0]["threadblocks"][0]["ops"][i].dump());
+      CHECK_FALSE(test::mscclpp_problem(without.dump(), 8).empty());
+    }
+  }
+}
+
+TEST_CASE("direct exchanges fit into thread blocks", "[export][mscclpp]") {
+  CHECK(test::mscclpp_problem(written(all_pairs(8), 8), 3).empty());
+  CHECK(test::mscclpp_problem(written(all_pairs(16), 8), 3).empty());
+  CHECK_THROWS_WITH(written(all_pairs(32), 8),
+                    Catch::Contains("24 channels in a thread block of rank 0") &&
+                        Catch::Contains("at most 16") && Catch::Contains("--schedule"));
+}
+
+TEST_CASE("what execution plans do not have is refused", "[export][mscclpp]") {
+  SECTION("codecs") {
+    TransferGraph graph = all_pairs(2);
+    graph.add_codec({.kind = plan::CodecKind::kFp16});
+    CHECK_THROWS_WITH(written(graph, 2), Catch::Contains("--error-budget 0"));
+  }
+  SECTION("more operations than a block takes") {
+    TransferGraph graph("there-and-back", Collective::kAllReduce, 2, {1});
+    std::vector<TransferId> last;
+    for (int i = 0; i < 40; ++i) {
+      last = {graph.add_transfer({.src = Rank(i % 2), .dst = Rank(1 - i % 2)}, last)};
+    }
+    CHECK_THROWS_WITH(
+        written(graph, 2),
+        Catch::Contains("operations in a thread block of rank 0") && Catch::Contains("at most 64"));
+  }
+  SECTION("chunks of unequal sizes") {
+    const TransferGraph graph("uneven", Collective::kAllReduce, 2, {1, 5000});
+    CHECK_THROWS_WITH(written(graph, 2), Catch::Contains("5001 units"));
+  }
+  SECTION("a cluster alone") {
+    CHECK_THROWS_AS(exporter_of("mscclpp").write({test::boxes(1, 2)}, {}), ConfigError);
+  }
+  SECTION("hosts with unequal numbers of ranks") {
+    plan::Plan plan;
+    plan.schedules.push_back(all_pairs(13));
+    CHECK_THROWS_WITH(exporter_of("mscclpp").write({test::uneven_hosts(), &plan}, {}),
+                      Catch::Contains("as many on each host"));
+  }
+}
+
+TEST_CASE("each schedule is a file, named as the program in it", "[export][mscclpp]") {
+  plan::Plan plan;
+  plan.schedules = {all_pairs(8), all_pairs(8)};
+  const std::vector<ExportedFile> files =
+      exporter_of("mscclpp").write({test::boxes(1, 2), &plan}, {});
+  REQUIRE(files.size() == 2);
+  CHECK(files[1].name == "all-pairs-1.json");
+  CHECK(nlohmann::json::parse(files[1].content)["name"] == "all-pairs-1");
 }
 
 }  // namespace rackrail::exporting
