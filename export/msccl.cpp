@@ -1,22 +1,10 @@
-#include <fmt/format.h>
-
-#include <algorithm>
-
-#include "base/error.hpp"
 #include "export/exporter.hpp"
+#include "export/schedule_files.hpp"
 #include "plan/msccl/from_graph.hpp"
 
 namespace rackrail::exporting {
 
 namespace {
-
-/// "all-reduce-0.xml": letters, digits and dashes.
-std::string file_name(const plan::TransferGraph& graph, std::size_t number) {
-  std::string name = graph.name();
-  std::ranges::replace_if(
-      name, [](unsigned char c) { return std::isalnum(c) == 0 && c != '-'; }, '-');
-  return fmt::format("{}-{}.xml", name, number);
-}
 
 class MscclExporter : public Exporter {
  public:
@@ -26,15 +14,10 @@ class MscclExporter : public Exporter {
   }
   std::vector<ExportedFile> write(const Subject& subject,
                                   const ExportOptions& /*options*/) const override {
-    if (subject.plan == nullptr) {
-      throw ConfigError(ErrorContext{"", "", "a cluster", "a plan, whose schedules are written"});
-    }
-    std::vector<ExportedFile> files;
-    for (const plan::TransferGraph& graph : subject.plan->schedules) {
-      files.push_back(
-          {file_name(graph, files.size()), plan::msccl::to_xml(plan::msccl::from_graph(graph))});
-    }
-    return files;
+    return schedule_files(subject, ".xml",
+                          [](const plan::TransferGraph& graph, const std::string& /*name*/) {
+                            return plan::msccl::to_xml(plan::msccl::from_graph(graph));
+                          });
   }
 };
 

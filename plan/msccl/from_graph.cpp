@@ -7,18 +7,11 @@
 #include <numeric>
 #include <utility>
 
-#include "base/error.hpp"
+#include "plan/equal_chunks.hpp"
 
 namespace rackrail::plan::msccl {
 
 namespace {
-
-constexpr std::uint64_t kMostChunks = 4096;
-
-[[noreturn]] void refuse(const TransferGraph& graph, std::string found, std::string expected) {
-  throw ConfigError(
-      ErrorContext{"", "schedule '" + graph.name() + "'", std::move(found), std::move(expected)});
-}
 
 /// A step of one GPU.
 struct StepId {
@@ -26,63 +19,11 @@ struct StepId {
   int step = -1;
 };
 
-/// Places of the graph's chunks in units of equal size: the parts of the ranks in order, where the
-/// collective has parts.
-class Layout {
- public:
-  explicit Layout(const TransferGraph& graph) : sizes_(graph.chunk_count()), places_(sizes_) {
-    std::uint64_t unit = 0;
-    for (const std::uint32_t weight : graph.chunk_weights()) {
-      unit = std::gcd(unit, std::uint64_t{weight});
-    }
-    std::uint64_t total = 0;
-    for (std::size_t c = 0; c < sizes_; ++c) {
-      counts_.push_back(static_cast<int>(graph.chunk_weights()[c] / unit));
-      total += graph.chunk_weights()[c] / unit;
-    }
-    if (total > kMostChunks) {
-      refuse(graph, fmt::format("chunks of {} units", total),
-             fmt::format("at most {}: MSCCL's chunks are all of one size", kMostChunks));
-    }
-    total_ = static_cast<int>(total);
-    place_chunks(graph);
-  }
-
-  int total() const { return total_; }
-  int place(std::size_t chunk) const { return offsets_[chunk]; }
-  int count(std::size_t chunk) const { return counts_[chunk]; }
-
- private:
-  void place_chunks(const TransferGraph& graph) {
-    offsets_.assign(sizes_, 0);
-    if (graph.owners().empty()) {
-      std::exclusive_scan(counts_.begin(), counts_.end(), offsets_.begin(), 0);
-      return;
-    }
-    const auto ranks = static_cast<int>(graph.rank_count());
-    std::vector<int> filled(graph.rank_count(), 0);
-    for (std::size_t c = 0; c < sizes_; ++c) {
-      int& part = filled[graph.owners()[c].index()];
-      offsets_[c] = static_cast<int>(graph.owners()[c].value()) * (total_ / ranks) + part;
-      part += counts_[c];
-    }
-    if (std::ranges::any_of(filled, [&](int part) { return part * ranks != total_; })) {
-      refuse(graph, "ranks that own unequal parts", "equal ones, as MSCCL has them");
-    }
-  }
-
-  std::size_t sizes_;
-  std::size_t places_;
-  int total_ = 0;
-  std::vector<int> counts_;
-  std::vector<int> offsets_;
-};
-
 class Writer {
  public:
   explicit Writer(const TransferGraph& graph)
       : graph_(graph),
-        layout_(graph),
+        layout_(graph, "MSCCL"),
         sends_(graph.transfers().size()),
         receives_(graph.transfers().size()),
         last_sum_(graph.rank_count()) {}
@@ -110,23 +51,10 @@ class Writer {
 
   /// Of a transfer: its chunks as runs that are contiguous in the program, none longer than a step
   /// may be.
-  std::vector<std::pair<int, int>> runs(const Transfer& transfer) const {
-    std::vector<std::pair<int, int>> runs;  // offset, count
-    for (std::uint32_t c = transfer.chunk_begin; c < transfer.chunk_begin + transfer.chunk_count;
-         ++c) {
-      for (int done = 0; done < layout_.count(c);) {
-        const int offset = layout_.place(c) + done;
-        const bool goes_on = !runs.empty() && runs.back().first + runs.back().second == offset &&
-                             runs.back().second < kMostCount;
-        if (!goes_on) {
-          runs.emplace_back(offset, 0);
-        }
-        const int more = std::min(layout_.count(c) - done, kMostCount - runs.back().second);
-        runs.back().second += more;
-        done += more;
-      }
-    }
-    return runs;
+  std::vector<UnitRange> runs(const Transfer& transfer) const {
+    std::vector<std::uint32_t> chunks(transfer.chunk_count);
+    std::iota(chunks.begin(), chunks.end(), transfer.chunk_begin);
+    return layout_.runs(chunks, kMostCount);
   }
 
   /// The block of a connection that still has room for so many steps; the next channel's if none.
@@ -136,10 +64,10 @@ class Writer {
                          room_used(to, blocks.second) + steps > kMostSteps;
     if (is_sender && is_full) {
       if (++channel >= kMostChannels) {
-        refuse(graph_,
-               fmt::format("more than {} steps between ranks {} and {}",
-                           kMostSteps * static_cast<std::size_t>(kMostChannels), from, to),
-               "fewer: --to msccl of a plan with larger pieces");
+        refuse_schedule(graph_,
+                        fmt::format("more than {} steps between ranks {} and {}",
+                                    kMostSteps * static_cast<std::size_t>(kMostChannels), from, to),
+                        "fewer: --to msccl of a plan with larger pieces");
       }
       program_.channels = std::max(program_.channels, channel + 1);
       blocks = {new_block(from, static_cast<int>(to), -1, channel),
@@ -190,11 +118,11 @@ class Writer {
     const Transfer& transfer = graph_.transfer(id);
     const std::uint32_t from = transfer.src.value();
     const std::uint32_t to = transfer.dst.value();
-    const std::vector<std::pair<int, int>> pieces = runs(transfer);
+    const std::vector<UnitRange> pieces = runs(transfer);
     const std::size_t steps = steps_of(id, pieces.size());
     if (steps > kMostSteps) {
-      refuse(graph_, fmt::format("a transfer of {} steps", steps),
-             fmt::format("at most {}", kMostSteps));
+      refuse_schedule(graph_, fmt::format("a transfer of {} steps", steps),
+                      fmt::format("at most {}", kMostSteps));
     }
     const int sender = block_of(from, to, true, steps);
     const int receiver = block_of(from, to, false, steps);
@@ -222,7 +150,7 @@ class Writer {
   }
 
   const TransferGraph& graph_;
-  Layout layout_;
+  EqualChunks layout_;
   Program program_;
   /// By pair: the channel in use, and its blocks at both ends.
   struct Connection {
@@ -238,11 +166,10 @@ class Writer {
 }  // namespace
 
 Program from_graph(const TransferGraph& graph) {
-  if (graph.codecs().size() > 1) {
-    refuse(graph, "codecs", "FP32 alone: plan with --error-budget 0");
-  }
+  require_no_codecs(graph);
   if (!graph.mutual_sums().empty()) {
-    refuse(graph, "sums in which both sides add", "another family: MSCCL adds in no fixed order");
+    refuse_schedule(graph, "sums in which both sides add",
+                    "another family: MSCCL adds in no fixed order");
   }
   return Writer(graph).write();
 }
