@@ -179,10 +179,7 @@ std::optional<explore::OutageResult> simulate_outages(const Session& session,
 
 /// What is left out or assumed.
 std::vector<std::string> notes_on_input(const PlanInput& input, sim::NetworkLevel level) {
-  std::vector<std::string> notes = simulation_notes(input.cluster, level);
-  if (auto note = unscaled_compute_note(input.cluster, input.workload)) {
-    notes.push_back(*std::move(note));
-  }
+  std::vector<std::string> notes = simulation_notes(input.cluster, level, &input.workload);
   if (const std::int64_t steps = input.plan.compression_warmup_steps; steps > 0) {
     notes.push_back(
         fmt::format("times are of steps with compression; the first {} send FP32 and take {}",
