@@ -230,10 +230,10 @@ nlohmann::json explain_plan(Session& session, const ExplainCommandOptions& optio
   explaining.stop = was_interrupted;
   explore::Explanation explanation =
       explore::explain(input.plan, input.workload, input.cluster, explaining);
-  for (std::string& warning : unknown_class_warnings(input.cluster)) {
-    explanation.notes.push_back(std::move(warning));
+  if (auto note = unknown_class_note(input.cluster)) {
+    explanation.notes.push_back(*std::move(note));
   }
-  if (auto note = unscaled_compute_note(input.cluster, input.workload)) {
+  if (auto note = without_class_note(input.cluster, input.workload)) {
     explanation.notes.push_back(*std::move(note));
   }
   bar.clear();

@@ -130,7 +130,7 @@ std::optional<std::string> devices_text(const planner::Placement& placement) {
   std::vector<std::string> names = placement.device_classes;
   bool are_known = true;
   for (std::string& name : names) {
-    are_known = are_known && plan::find_device_class(name) != nullptr;
+    are_known = are_known && plan::likeliest_device_class(name) != nullptr;
     name = name.empty() ? "unknown" : name;
   }
   return fmt::format(

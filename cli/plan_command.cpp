@@ -336,7 +336,7 @@ void add_schedules_by_size(plan::Plan& plan, const topology::Topology& cluster,
 void run_plan(Session& session, const PlanOptions& options) {
   planner::PlannerOptions chosen = planner_options(options, session);
   const topology::Topology cluster = options.cluster.load(session);
-  const std::vector<std::string> warnings = warn_of_unknown_classes(session, cluster);
+  const std::vector<std::string> notes = say_notes(session, cluster, {});
   const plan::Workload workload = load_workload(session, options.workload);
   require_within_budget(options, chosen, workload);
   if (options.has_batch_policy && chosen.batch_policy == planner::BatchPolicy::kGoodput &&
@@ -411,14 +411,14 @@ void run_plan(Session& session, const PlanOptions& options) {
   made.codec_errors = errors_of_codecs(made.plan, workload);
   made.target = explore::time_to_target(workload, made.plan.batch, made.plan.prediction.step_time,
                                         options.target_samples);
-  if (auto note = plan_without_class_note(cluster, workload)) {
+  if (auto note = without_class_note(cluster, workload)) {
     made.plan.notes.push_back(*std::move(note));  // of what was read; the file has it without
   }
   if (auto note = idle_bucket_size_note(options, chosen, workload)) {
     made.plan.notes.push_back(*std::move(note));
   }
   if (session.json) {
-    made.plan.notes.insert(made.plan.notes.end(), warnings.begin(), warnings.end());
+    made.plan.notes.insert(made.plan.notes.end(), notes.begin(), notes.end());
     session.print_json(plan_run_json(made, run));
   } else {
     fmt::print("{}", plan_run_text(made, run, cluster, workload));

@@ -388,7 +388,7 @@ void run_replan(Session& session, const ReplanOptions& options) {
   if (!options.cluster_output.empty()) {
     write_file_atomically(options.cluster_output, topology::to_flat_yaml(now));
   }
-  if (auto note = plan_without_class_note(now, input.workload)) {
+  if (auto note = without_class_note(now, input.workload)) {
     outcome.replan.plan.notes.push_back(*std::move(note));  // of what was read; files are without
   }
   if (session.json) {

@@ -125,7 +125,11 @@ void run_schedules(Session& session, const SchedulesOptions& options) {
   chosen.simulate_all = options.all;
   chosen.effort = parse_search(options.search);
   const topology::Topology cluster = options.cluster.load(session);
-  const std::vector<std::string> warnings = warn_of_unknown_classes(session, cluster);
+  std::vector<std::string> notes;
+  if (auto note = gpus_without_class_note(cluster)) {
+    notes.push_back(*std::move(note));
+  }
+  notes = say_notes(session, cluster, std::move(notes));
   const auto cost_model = sim::make_cost_model(cluster, {});
   const EndsEarly ends_early;
   chosen.stop = was_interrupted;
@@ -149,7 +153,7 @@ void run_schedules(Session& session, const SchedulesOptions& options) {
     result["cluster"] = cluster.name();
     result["ranks"] = cluster.rank_count();
     result["codec"] = plan::to_string(chosen.codec);
-    result["notes"] = warnings;
+    result["notes"] = notes;
     session.print_json(result);
     return;
   }

@@ -4,15 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <boost/algorithm/string/case_conv.hpp>
 #include <map>
 #include <set>
-#include <string_view>
-#include <tuple>
 
 #include "base/parse_units.hpp"
 #include "cli/table.hpp"
-#include "explore/nearest.hpp"
 #include "plan/cost_model.hpp"
 #include "plan/device_class.hpp"
 
@@ -85,12 +81,9 @@ std::vector<std::string> ranks_without_class(const Topology& cluster,
 constexpr const char* kNameTheClass =
     "name the class with --device-class (such as A100) or in the cluster file";
 
-void note_gpus_without_class(const Topology& cluster, std::vector<std::string>& notes) {
-  if (const auto gpus = ranks_without_class(cluster, NodeKind::kGpu); !gpus.empty()) {
-    notes.push_back(
-        fmt::format("{} no device class, so codecs and sums are as slow as on one CPU core; {}",
-                    one_and_more(gpus, "GPU"), kNameTheClass));
-  }
+/// "codecs and sums run at the rates of H100".
+std::string default_rates() {
+  return fmt::format("codecs and sums run at the rates of {}", plan::default_gpu().name);
 }
 
 /// Empty where the profile does not say on what.
@@ -99,23 +92,6 @@ std::string profiled_on(const plan::Workload& workload) {
              ? std::string()
              : fmt::format("compute times are those of the {} that '{}' was profiled on",
                            workload.device_class, workload.name);
-}
-
-/// All known classes: first those that are part of the name, then the closest, in any case.
-std::vector<std::string_view> likeliest_classes(const std::string& name) {
-  const std::string wanted = boost::to_lower_copy(name);
-  std::vector<std::tuple<bool, std::size_t, std::string_view>> order;
-  for (const plan::DeviceClass& known : plan::device_classes()) {
-    const std::string lower = boost::to_lower_copy(std::string(known.name));
-    order.emplace_back(wanted.find(lower) == std::string::npos,
-                       explore::edit_distance(wanted, lower), known.name);
-  }
-  std::ranges::sort(order);
-  std::vector<std::string_view> names;
-  for (const auto& [is_apart, distance, known] : order) {
-    names.push_back(known);
-  }
-  return names;
 }
 
 void note_unknown_bursts(const Topology& cluster, sim::NetworkLevel level,
@@ -139,71 +115,77 @@ std::optional<std::string> unscaled_compute_note(const Topology& cluster,
                      profiled_on(workload), kNameTheClass);
 }
 
-std::optional<std::string> plan_without_class_note(const Topology& cluster,
-                                                   const plan::Workload& workload) {
-  if (ranks_without_class(cluster, NodeKind::kGpu).empty()) {
-    return unscaled_compute_note(cluster, workload);
+std::optional<std::string> gpus_without_class_note(const Topology& cluster) {
+  const std::vector<std::string> gpus = ranks_without_class(cluster, NodeKind::kGpu);
+  if (gpus.empty()) {
+    return std::nullopt;
   }
-  const std::string compute = profiled_on(workload);
-  return fmt::format(
-      "{} no device class: {}{}codecs and sums are as slow as on one CPU core, several times too "
-      "slow "
-      "for a GPU, which adds to the gap to the bound; {}",
-      one_and_more(ranks_without_class(cluster), "rank"), compute, compute.empty() ? "" : ", and ",
-      kNameTheClass);
+  return fmt::format("{} no device class: {}; {}", one_and_more(gpus, "GPU"), default_rates(),
+                     kNameTheClass);
 }
 
-std::vector<std::string> unknown_class_warnings(const Topology& cluster) {
+std::optional<std::string> without_class_note(const Topology& cluster,
+                                              const plan::Workload& workload) {
+  const std::optional<std::string> gpus = gpus_without_class_note(cluster);
+  const std::string compute = profiled_on(workload);
+  if (!gpus || compute.empty()) {
+    return gpus ? gpus : unscaled_compute_note(cluster, workload);
+  }
+  return fmt::format("{} no device class: {}, and {}; {}",
+                     one_and_more(ranks_without_class(cluster), "rank"), compute, default_rates(),
+                     kNameTheClass);
+}
+
+std::optional<std::string> unknown_class_note(const Topology& cluster) {
   std::map<std::string, std::vector<std::string>> unknown;  // ranks by class
+  std::map<std::string, std::string> taken_as;
   for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
     const Node& node = cluster.node(cluster.node_of(Rank(r)));
-    if (!node.device_class.empty() && plan::find_device_class(node.device_class) == nullptr &&
+    if (!node.device_class.empty() && node.figures == nullptr &&
+        plan::find_device_class(node.device_class) == nullptr &&
         !plan::is_measured(cluster, Rank(r))) {
       unknown[node.device_class].push_back(node.name);
+      taken_as.emplace(node.device_class, plan::device_class_of(node).name);
     }
   }
-  std::vector<std::string> warnings;
+  if (unknown.empty()) {
+    return std::nullopt;
+  }
+  std::vector<std::string> parts;
   for (const auto& [name, ranks] : unknown) {
-    warnings.push_back(fmt::format(
-        "{} the unknown device class '{}', so codecs and sums are as slow as on one CPU "
-        "core, several times too slow for a GPU; known classes, likeliest first: {}",
-        one_and_more(ranks, "rank"), name, fmt::join(likeliest_classes(name), ", ")));
+    parts.push_back(fmt::format("{} the unknown device class '{}', taken as {}",
+                                one_and_more(ranks, "rank"), name, taken_as.at(name)));
   }
-  return warnings;
-}
-
-std::vector<std::string> warn_of_unknown_classes(const Session& session, const Topology& cluster) {
-  std::vector<std::string> warnings = unknown_class_warnings(cluster);
-  for (const std::string& warning : warnings) {
-    session.note("warning: " + warning);
-  }
-  return warnings;
+  return fmt::format("{}; 'device_classes' in the cluster file may give other figures",
+                     fmt::join(parts, "; "));
 }
 
 std::vector<std::string> say_notes(const Session& session, const Topology& cluster,
                                    std::vector<std::string> notes) {
-  std::vector<std::string> all = warn_of_unknown_classes(session, cluster);
-  for (std::string& note : notes) {
-    session.note("note: " + note);
-    all.push_back(std::move(note));
+  if (auto note = unknown_class_note(cluster)) {
+    notes.insert(notes.begin(), *std::move(note));
   }
-  return all;
+  for (const std::string& note : notes) {
+    session.note("note: " + note);
+  }
+  return notes;
 }
 
-std::vector<std::string> simulation_notes(const Topology& cluster, sim::NetworkLevel level) {
+std::vector<std::string> simulation_notes(const Topology& cluster, sim::NetworkLevel level,
+                                          const plan::Workload* workload) {
   std::vector<std::string> notes;
   note_uncharged_cores(cluster, notes);
-  note_gpus_without_class(cluster, notes);
+  if (auto note = workload == nullptr ? gpus_without_class_note(cluster)
+                                      : without_class_note(cluster, *workload)) {
+    notes.push_back(*std::move(note));
+  }
   note_unknown_bursts(cluster, level, notes);
   return notes;
 }
 
 std::vector<std::string> notes_on_plan(const plan::Plan& plan, const plan::Workload& workload,
                                        const Topology& cluster, sim::NetworkLevel level) {
-  std::vector<std::string> notes = simulation_notes(cluster, level);
-  if (auto note = unscaled_compute_note(cluster, workload)) {
-    notes.push_back(*std::move(note));
-  }
+  std::vector<std::string> notes = simulation_notes(cluster, level, &workload);
   if (const std::int64_t steps = plan.compression_warmup_steps; steps > 0) {
     notes.push_back(
         fmt::format("times are of steps with compression; the first {} send FP32 and take {}",

@@ -14,31 +14,29 @@
 namespace rackrail::cli {
 
 /// One sentence each: shares of cores that messages cost (Link::cpu_share) where no machine has a
-/// processor to charge, GPUs without a class, and bursts of links
-/// (Link::burst) at the packet level, which has none.
+/// processor to charge, ranks without a class, and bursts of links (Link::burst) at the packet
+/// level, which has none.
 std::vector<std::string> simulation_notes(const topology::Topology& cluster,
-                                          sim::NetworkLevel level);
+                                          sim::NetworkLevel level,
+                                          const plan::Workload* workload = nullptr);
 
 /// Where ranks have no device class: that the workload's compute times are taken as profiled. None
 /// where the profile does not say on what.
 std::optional<std::string> unscaled_compute_note(const topology::Topology& cluster,
                                                  const plan::Workload& workload);
 
-/// What a plan is missing for that, in one sentence: also that GPUs without a class encode and add
-/// as a CPU's core does, so that nobody takes the gap for the plan's.
-std::optional<std::string> plan_without_class_note(const topology::Topology& cluster,
-                                                   const plan::Workload& workload);
+/// Where GPUs have no device class: at which rates they encode and add.
+std::optional<std::string> gpus_without_class_note(const topology::Topology& cluster);
 
-/// One sentence for each class that ranks have and that is none of plan/device_class.hpp, with
-/// those that are, the likeliest first: for want of their rates codecs and additions count as on a
-/// core.
-std::vector<std::string> unknown_class_warnings(const topology::Topology& cluster);
+/// Both, in one sentence.
+std::optional<std::string> without_class_note(const topology::Topology& cluster,
+                                              const plan::Workload& workload);
 
-/// Prints those as warnings on stderr; returns them for who answers with --json.
-std::vector<std::string> warn_of_unknown_classes(const Session& session,
-                                                 const topology::Topology& cluster);
+/// Where ranks have classes that nobody describes (plan/device_class.hpp): which, and as what they
+/// are taken, in one sentence.
+std::optional<std::string> unknown_class_note(const topology::Topology& cluster);
 
-/// Prints those warnings and the notes on stderr; returns all of them likewise.
+/// Prints that note and these on stderr; returns all of them for who answers with --json.
 std::vector<std::string> say_notes(const Session& session, const topology::Topology& cluster,
                                    std::vector<std::string> notes);
 

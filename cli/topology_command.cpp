@@ -84,7 +84,7 @@ std::map<Bandwidth, std::size_t> staging_of(const topology::Topology& cluster) {
 void run_show(Session& session, const ClusterOptions& options) {
   const topology::Topology cluster = options.load(session);
   const auto tiers = tiers_of(cluster);
-  const std::vector<std::string> warnings = warn_of_unknown_classes(session, cluster);
+  const std::vector<std::string> notes = say_notes(session, cluster, {});
   if (session.json) {
     nlohmann::json list = nlohmann::json::array();
     nlohmann::json slowest = nlohmann::json::object();  // by tier
@@ -108,7 +108,7 @@ void run_show(Session& session, const ClusterOptions& options) {
                         {"host_staging", staging},
                         {"tiers", list},
                         {"slowest_links", slowest},
-                        {"notes", warnings}});
+                        {"notes", notes}});
     return;
   }
   const std::size_t ranks = cluster.rank_count();

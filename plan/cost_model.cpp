@@ -21,12 +21,8 @@ Bandwidth rate(Bandwidth memory, double bytes_per_element) {
 
 }  // namespace
 
-DeviceRates device_rates(std::string_view device_class) {
-  const DeviceClass* device = find_device_class(device_class);
-  if (device == nullptr) {
-    device = find_device_class("cpu");
-  }
-  const Bandwidth memory = device->codec_memory;
+DeviceRates device_rates(const topology::DeviceFigures& device) {
+  const Bandwidth memory = device.codec_memory;
   DeviceRates rates;
   for (const Codec& codec : all_codecs()) {
     const CodecTraffic traffic = codec_format(codec.kind).traffic(codec);
@@ -34,9 +30,14 @@ DeviceRates device_rates(std::string_view device_class) {
                                                           rate(memory, traffic.decode_add)};
   }
   rates.reduce = rate(memory, kAdd);
-  rates.launch = device->launch;
-  rates.wake = device->wake;
+  rates.launch = device.launch;
+  rates.wake = device.wake;
   return rates;
+}
+
+DeviceRates device_rates(std::string_view device_class) {
+  const DeviceClass* likeliest = likeliest_device_class(device_class);
+  return device_rates(likeliest != nullptr ? *likeliest : default_gpu());
 }
 
 CodecEffort codec_effort(const Codec& codec) {
@@ -47,13 +48,13 @@ CodecEffort codec_effort(const Codec& codec) {
 }
 
 bool is_measured(const topology::Topology& topology, Rank rank) {
-  const DeviceClass* device = find_device_class(topology.node(topology.node_of(rank)).device_class);
+  const topology::Node& node = topology.node(topology.node_of(rank));
   return topology.measured_processor().has_value() &&
-         (device == nullptr || device == find_device_class("cpu"));
+         &device_figures_of(node) == find_device_class("cpu");
 }
 
 DeviceRates device_rates(const topology::Topology& topology, Rank rank) {
-  DeviceRates rates = device_rates(topology.node(topology.node_of(rank)).device_class);
+  DeviceRates rates = device_rates(device_figures_of(topology.node(topology.node_of(rank))));
   if (!is_measured(topology, rank)) {
     return rates;
   }

@@ -31,8 +31,10 @@ struct DeviceRates {
   /// From a call to its start on an idle device; overlapped with other calls on a busy one.
   Duration wake;
 };
-/// Rates of a device class ("V100", "A100", "H100", "cpu", …): memory bandwidth from the data
-/// sheet over the bytes that each codec moves per element. Unknown classes get those of "cpu".
+/// Rates by a data sheet: memory bandwidth over the bytes that each codec moves per element.
+DeviceRates device_rates(const topology::DeviceFigures& device);
+/// Of a device class ("V100", "A100", "H100", "cpu", …), the likeliest (likeliest_device_class)
+/// where the name is not known, the default GPU where nothing is likely.
 DeviceRates device_rates(std::string_view device_class);
 /// By how much longer a codec takes for its parameters than with the default ones: the memory
 /// traffic of both, by which rates go.
@@ -43,7 +45,7 @@ struct CodecEffort {
 CodecEffort codec_effort(const Codec& codec);
 
 /// Whether the topology has a measured processor and the rank is such a one: of class "cpu", or of
-/// one that is not known.
+/// one that is not known and no GPU.
 bool is_measured(const topology::Topology& topology, Rank rank);
 /// Of a rank: what was measured, where something was; else that of its class, also for codecs that
 /// were not measured.

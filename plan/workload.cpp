@@ -8,6 +8,7 @@
 #include "base/digest.hpp"
 #include "base/error.hpp"
 #include "plan/device_class.hpp"
+#include "topology/topology.hpp"
 
 namespace rackrail::plan {
 namespace {
@@ -31,7 +32,7 @@ bool names_norm(std::string_view word) {
 }
 
 /// Time of a V100's step that a device needs for the same step; the rule is in the header.
-double relative_step_time(const DeviceClass& device) {
+double relative_step_time(const topology::DeviceFigures& device) {
   const DeviceClass& reference = *find_device_class("V100");
   return 0.5 * reference.matrix_tflops / device.matrix_tflops +
          0.5 * (reference.memory / device.memory);
@@ -126,15 +127,56 @@ std::optional<double> compute_scale(std::string_view from_class, std::string_vie
   if (from_class == to_class) {
     return 1.0;
   }
-  const DeviceClass* from = find_device_class(from_class);
-  const DeviceClass* to = find_device_class(to_class);
+  const DeviceClass* from = likeliest_device_class(from_class);
+  const DeviceClass* to = likeliest_device_class(to_class);
   if (from == nullptr || to == nullptr) {
     return std::nullopt;
   }
   return relative_step_time(*to) / relative_step_time(*from);
 }
 
+namespace {
+
+/// None where there is nothing to go by.
+const topology::DeviceFigures* known_figures(const topology::Node& node) {
+  const bool is_known = node.figures != nullptr || node.kind == topology::NodeKind::kGpu ||
+                        likeliest_device_class(node.device_class) != nullptr;
+  return is_known ? &device_figures_of(node) : nullptr;
+}
+
+/// By how much longer a rank computes than the profile says.
+double class_factor(const Workload& workload, const topology::Node& node) {
+  if (workload.device_class.empty() || node.device_class.empty() ||
+      workload.device_class == node.device_class) {
+    return 1;
+  }
+  const DeviceClass* from = likeliest_device_class(workload.device_class);
+  const topology::DeviceFigures* to = known_figures(node);
+  if (from == nullptr || to == nullptr) {
+    std::vector<std::string> known;
+    for (const DeviceClass& c : device_classes()) {
+      known.push_back(c.name);
+    }
+    throw ConfigError(ErrorContext{
+        .file = {},
+        .where = fmt::format("compute times of '{}'", workload.name),
+        .found = fmt::format("no scale from device class '{}' to '{}'", workload.device_class,
+                             node.device_class),
+        .expected = fmt::format("the same class at both ends, or of: {}", joined(known))});
+  }
+  return relative_step_time(*to) / relative_step_time(*from);
+}
+
+}  // namespace
+
 ComputeTimes compute_times(const Workload& workload, std::string_view device_class,
+                           std::int64_t local_batch) {
+  topology::Node node;
+  node.device_class = device_class;
+  return compute_times(workload, node, local_batch);
+}
+
+ComputeTimes compute_times(const Workload& workload, const topology::Node& node,
                            std::int64_t local_batch) {
   if (local_batch < 1) {
     throw ConfigError(ErrorContext{.file = {},
@@ -142,31 +184,14 @@ ComputeTimes compute_times(const Workload& workload, std::string_view device_cla
                                    .found = fmt::format("{} samples", local_batch),
                                    .expected = "at least 1"});
   }
-  double class_factor = 1;
-  if (!workload.device_class.empty() && !device_class.empty()) {
-    const std::optional<double> scale = compute_scale(workload.device_class, device_class);
-    if (!scale) {
-      std::vector<std::string> known;
-      for (const DeviceClass& c : device_classes()) {
-        known.emplace_back(c.name);
-      }
-      throw ConfigError(ErrorContext{
-          .file = {},
-          .where = fmt::format("compute times of '{}'", workload.name),
-          .found = fmt::format("no scale from device class '{}' to '{}'", workload.device_class,
-                               device_class),
-          .expected = fmt::format("the same class at both ends, or of: {}", joined(known))});
-    }
-    class_factor = *scale;
-  }
+  const double on_device = class_factor(workload, node);
   const double samples =
       static_cast<double>(local_batch) / static_cast<double>(workload.profiled_batch);
-  const double factor =
-      (workload.fixed_share + (1 - workload.fixed_share) * samples) * class_factor;
+  const double factor = (workload.fixed_share + (1 - workload.fixed_share) * samples) * on_device;
 
   ComputeTimes times;
   times.forward = scaled(workload.forward, factor);
-  times.optimizer = scaled(workload.optimizer, class_factor);
+  times.optimizer = scaled(workload.optimizer, on_device);
   times.ready.reserve(workload.tensors.size());
   Duration since_start;
   for (const GradientTensor& tensor : workload.tensors) {

@@ -17,6 +17,10 @@
 #include "plan/codec_errors.hpp"
 #include "plan/noise_scale.hpp"
 
+namespace rackrail::topology {
+struct Node;
+}  // namespace rackrail::topology
+
 namespace rackrail::plan {
 
 /// Of a tensor as a matrix: further dimensions count as columns, as those of a convolution's
@@ -99,24 +103,29 @@ std::string to_yaml(const Workload& workload);
 std::vector<std::string> shipped_workloads(const std::filesystem::path& configs);
 
 /// Factor on compute times from one device class to another: the ratio of the classes' sustained
-/// FP32-class training rates. 1 for equal names, known or not; none when a class is unknown.
+/// FP32-class training rates. 1 for equal names, known or not. An unknown name counts as the
+/// likeliest class (device_class.hpp); none where nothing is likely.
 ///
 /// Rule: half of a V100's step is matrix products, which scale with the peak FP32-class matrix
 /// rate, and half is bound by memory (normalisation, activations, the optimiser), which scales with
-/// its bandwidth; both from the data sheets in device_class.cpp. A first guess, to be replaced by a
+/// its bandwidth; both from the data sheets in configs/devices. A first guess, to be replaced by a
 /// measurement where one exists.
 std::optional<double> compute_scale(std::string_view from_class, std::string_view to_class);
 
 /// Compute times of one step on a device class with a local batch, scaled from the profile:
 /// t(b) = t₀ · (fixed_share + (1 − fixed_share) · b / profiled_batch) · class factor; the
 /// optimiser's time does not depend on the batch. The factor is 1 where the profile or the rank
-/// names no class. Throws ConfigError for an unknown class and for a batch below 1.
+/// names no class. A GPU of an unknown class counts as device_figures_of() says. Throws ConfigError
+/// for another unknown class and for a batch below 1.
 struct ComputeTimes {
   Duration forward;
   std::vector<Duration> ready;  ///< per tensor: from the start of backward to its gradient
   Duration backward;            ///< whole backward pass
   Duration optimizer;
 };
+ComputeTimes compute_times(const Workload& workload, const topology::Node& node,
+                           std::int64_t local_batch);
+/// The same of a device class by name.
 ComputeTimes compute_times(const Workload& workload, std::string_view device_class,
                            std::int64_t local_batch);
 

@@ -141,9 +141,8 @@ class Workers {
   };
 
   void make_step(Rank rank, std::size_t step) {
-    Program program =
-        program_of(plan_, workload_, topology_.node(topology_.node_of(rank)).device_class, rank, 0,
-                   slowdown(options_.disturbances, rank, static_cast<int>(step)));
+    Program program = program_of(plan_, workload_, topology_.node(topology_.node_of(rank)), rank, 0,
+                                 slowdown(options_.disturbances, rank, static_cast<int>(step)));
     std::vector<std::uint32_t> runs(plan_.buckets.size());
     std::vector<std::uint32_t> made;
     for (std::size_t b = 0; b < plan_.buckets.size(); ++b) {

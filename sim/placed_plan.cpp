@@ -70,10 +70,10 @@ class MakeStep {
     for (std::size_t r = 0; r < placed_.ranks.size(); ++r) {
       const Rank rank = placed_.ranks[r];
       const Rank of_plan = placed_.plan_ranks.empty() ? Rank(r) : placed_.plan_ranks[r];
-      Program program = program_of(placed_.plan, placed_.workload,
-                                   topology_.node(topology_.node_of(rank)).device_class, of_plan,
-                                   runs.empty() ? 0 : runs.front(),
-                                   slowdown(options_.disturbances, rank, static_cast<int>(step)));
+      Program program =
+          program_of(placed_.plan, placed_.workload, topology_.node(topology_.node_of(rank)),
+                     of_plan, runs.empty() ? 0 : runs.front(),
+                     slowdown(options_.disturbances, rank, static_cast<int>(step)));
       for (ComputePiece& piece : program.pieces) {
         if (!is_common) {
           piece.ready.clear();

@@ -39,10 +39,10 @@ void require_matching(const plan::Plan& plan, const plan::Workload& workload) {
 }
 
 Program program_of(const plan::Plan& plan, const plan::Workload& workload,
-                   std::string_view device_class, Rank rank, std::uint32_t first_run,
+                   const topology::Node& device, Rank rank, std::uint32_t first_run,
                    double factor) {
   const plan::ComputeTimes times =
-      plan::compute_times(workload, device_class, plan.batch.local_batch[rank.index()]);
+      plan::compute_times(workload, device, plan.batch.local_batch[rank.index()]);
   Program program{.optimizer = times.optimizer};
   std::vector<ComputePiece>& pieces = program.pieces;
   for (std::int64_t pass = 1; pass < plan.batch.accumulation; ++pass) {

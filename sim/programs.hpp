@@ -21,9 +21,8 @@ struct Program {
 
 /// Passes without communication first (accumulation), then forward, then backward cut at the
 /// moments at which buckets become ready: bucket b makes run `first_run` + b ready. `rank` is the
-/// plan's, on a device of this class; all takes `factor` times as long as planned.
+/// plan's, on this device; all takes `factor` times as long as planned.
 Program program_of(const plan::Plan& plan, const plan::Workload& workload,
-                   std::string_view device_class, Rank rank, std::uint32_t first_run,
-                   double factor);
+                   const topology::Node& device, Rank rank, std::uint32_t first_run, double factor);
 
 }  // namespace rackrail::sim

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 
 #include "base/error.hpp"
 #include "topology/reader.hpp"
@@ -12,13 +13,19 @@ namespace rackrail::topology {
 
 namespace fs = std::filesystem;
 
-fs::path configs_folder() {
+namespace {
+
+std::optional<fs::path> named_folder() {
+  const char* named = std::getenv("RACKRAIL_CONFIGS");
+  if (named == nullptr || *named == '\0') return std::nullopt;
   std::error_code status;
-  if (const char* named = std::getenv("RACKRAIL_CONFIGS"); named != nullptr && *named != '\0') {
-    if (fs::is_directory(named, status)) return named;
-    throw ConfigError(
-        ErrorContext{"<environment>", "RACKRAIL_CONFIGS", fmt::format("'{}'", named), "a folder"});
-  }
+  if (fs::is_directory(named, status)) return named;
+  throw ConfigError(
+      ErrorContext{"<environment>", "RACKRAIL_CONFIGS", fmt::format("'{}'", named), "a folder"});
+}
+
+fs::path shipped_folder() {
+  std::error_code status;
   const fs::path executable = fs::read_symlink("/proc/self/exe", status);
   fs::path installed = executable.parent_path().parent_path() / "share" / "rackrail" / "configs";
   if (!status && fs::is_directory(installed, status)) return installed;
@@ -28,6 +35,23 @@ fs::path configs_folder() {
       ErrorContext{"", "the shipped configurations",
                    fmt::format("neither {} nor {}", installed.string(), source.string()),
                    "one of them, or the environment variable RACKRAIL_CONFIGS"});
+}
+
+}  // namespace
+
+fs::path configs_folder() {
+  const std::optional<fs::path> named = named_folder();
+  return named ? *named : shipped_folder();
+}
+
+std::vector<fs::path> configs_folders() {
+  const std::optional<fs::path> named = named_folder();
+  if (!named) return {shipped_folder()};
+  try {
+    return {shipped_folder(), *named};
+  } catch (const ConfigError&) {
+    return {*named};  // nothing is shipped where only this program was copied
+  }
 }
 
 std::vector<std::string> shipped_clusters() {

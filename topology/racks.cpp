@@ -78,6 +78,16 @@ std::vector<bool> switches_beside(const Topology& topology, const std::vector<bo
   return is_beside;
 }
 
+/// Whether it joins a machine that has a name with an NVSwitch that is of none.
+bool leads_to_shared_nvswitch(const Topology& topology, const Link& link) {
+  const auto is_shared = [&](NodeId hub, NodeId part) {
+    return topology.node(hub).host.empty() && !topology.rank_of(hub) &&
+           !topology.node(part).host.empty();
+  };
+  return link.kind == LinkKind::kNvlink &&
+         (is_shared(link.from, link.to) || is_shared(link.to, link.from));
+}
+
 /// What is linked without switches of the network, or of one host.
 DisjointSets machines_of(const Topology& topology, const std::vector<bool>& is_switch) {
   const std::vector<bool> is_beside = switches_beside(topology, is_switch);
@@ -85,7 +95,8 @@ DisjointSets machines_of(const Topology& topology, const std::vector<bool>& is_s
   for (std::size_t l = 0; l < topology.link_count(); ++l) {
     const Link& link = topology.link(LinkId(l));
     const bool is_inside = !is_switch[link.from.index()] && !is_switch[link.to.index()];
-    if (is_inside && !is_beside[link.from.index()] && !is_beside[link.to.index()]) {
+    if (is_inside && !is_beside[link.from.index()] && !is_beside[link.to.index()] &&
+        !leads_to_shared_nvswitch(topology, link)) {
       machines.join(link.from.value(), link.to.value());
     }
   }

@@ -20,6 +20,7 @@
 
 #include "base/ids.hpp"
 #include "base/units.hpp"
+#include "topology/device_figures.hpp"
 
 namespace rackrail::topology {
 
@@ -59,6 +60,9 @@ struct Node {
   Bandwidth host_staging;
   bool multicasts = false;  ///< can copy one input to several outputs in the network
   bool reduces = false;     ///< can add its inputs in the network (SHARP, NVLS)
+  /// Of ranks whose device class the cluster file describes; null: as files of device classes do.
+  /// No part of the digest.
+  std::shared_ptr<const DeviceFigures> figures = nullptr;
 };
 
 struct Link {

@@ -23,17 +23,10 @@ Duration duration_of(double microseconds) {
   return Duration(std::llround(std::max(microseconds, 0.0) * 1e6));
 }
 
-/// The first class of the table whose name is a word of the device's: "NVIDIA A100-SXM4-40GB".
+/// "NVIDIA A100-SXM4-40GB" is an A100.
 std::string_view class_of(std::string_view device) {
-  for (const DeviceClass& one : device_classes()) {
-    const std::size_t place = device.find(one.name);
-    const std::size_t end = place + one.name.size();
-    if (place != std::string_view::npos &&
-        (end == device.size() || std::isalnum(static_cast<unsigned char>(device[end])) == 0)) {
-      return one.name;
-    }
-  }
-  return {};
+  const DeviceClass* likeliest = likeliest_device_class(device);
+  return likeliest == nullptr ? std::string_view() : likeliest->name;
 }
 
 /// One step of a trace.

@@ -134,7 +134,7 @@ std::vector<DeviceSpeed> device_speeds(const topology::Topology& topology,
     auto it = of_class.find(node.device_class);
     if (it == of_class.end()) {
       const auto pass = [&](std::int64_t batch) {
-        const plan::ComputeTimes times = plan::compute_times(workload, node.device_class, batch);
+        const plan::ComputeTimes times = plan::compute_times(workload, node, batch);
         return times.forward + times.backward +
                scaled(times.optimizer, 1 / static_cast<double>(passes));
       };

@@ -52,13 +52,13 @@ ChoiceValuer::ChoiceValuer(const Topology& topology, const std::vector<Host>& al
   }
   for (const Host& host : candidates) {
     for (const Rank rank : host.ranks) {
-      const std::string& name = topology.node(topology.node_of(rank)).device_class;
-      const plan::DeviceClass* device = plan::find_device_class(name);
-      if (device == nullptr) {
+      const topology::Node& node = topology.node(topology.node_of(rank));
+      if (node.figures == nullptr && plan::likeliest_device_class(node.device_class) == nullptr) {
         speed_.assign(candidates.size(), 0);
         return;
       }
-      speed_[static_cast<std::size_t>(&host - candidates.data())] += device->matrix_tflops;
+      speed_[static_cast<std::size_t>(&host - candidates.data())] +=
+          plan::device_figures_of(node).matrix_tflops;
     }
   }
 }

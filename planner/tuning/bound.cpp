@@ -42,10 +42,10 @@ std::vector<LastPass> last_passes(const topology::Topology& topology,
   std::vector<LastPass> passes;
   std::set<std::pair<std::string, std::int64_t>> seen;
   for (std::size_t r = 0; r < topology.rank_count(); ++r) {
-    const std::string& device = topology.node(topology.node_of(Rank(r))).device_class;
+    const topology::Node& node = topology.node(topology.node_of(Rank(r)));
     const std::int64_t local = batch.local_batch.at(r);
-    if (seen.emplace(device, local).second) {
-      plan::ComputeTimes times = plan::compute_times(workload, device, local);
+    if (seen.emplace(node.device_class, local).second) {
+      plan::ComputeTimes times = plan::compute_times(workload, node, local);
       const Duration before =
           (batch.accumulation - 1) * (times.forward + times.backward) + times.forward;
       passes.push_back({before, std::move(times)});

@@ -311,7 +311,8 @@ topology::Topology emulated_topology(const topology::Topology& original, const N
                                        .host = plan.stations[host].name,
                                        .rack = node.rack,
                                        .device_class = node.device_class,
-                                       .memory = node.memory});
+                                       .memory = node.memory,
+                                       .figures = node.figures});
     result.add_rank(id);
     if (ranks_of[host] == 1) {
       node_of[host] = id;

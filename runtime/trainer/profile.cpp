@@ -141,12 +141,8 @@ class OtherWorkers {
 bool is_host(const Compute& compute) { return compute.name() == "cpu"; }
 
 std::string device_class_of(const std::string& device) {
-  for (const plan::DeviceClass& known : plan::device_classes()) {
-    if (device.find(known.name) != std::string::npos) {
-      return std::string(known.name);
-    }
-  }
-  return device;
+  const plan::DeviceClass* likeliest = plan::likeliest_device_class(device);
+  return likeliest == nullptr ? device : likeliest->name;
 }
 
 }  // namespace

@@ -9,7 +9,9 @@ constexpr std::int64_t kMostRacks = 4096;
 constexpr std::int64_t kMostHostsPerRack = 4096;
 constexpr std::int64_t kMostHosts = 16384;
 constexpr std::int64_t kMostSwitches = 1024;
-constexpr std::int64_t kMostGpus = 64;
+constexpr std::int64_t kMostGpus = 1024;  // and NICs, of a machine
+constexpr std::int64_t kMostPorts = 16;
+constexpr std::int64_t kMostPlanes = 64;
 constexpr std::int64_t kMostCores = 4096;
 
 // TCP and RDMA as measured between two hosts of a current cluster. The overheads are those of a
@@ -156,20 +158,29 @@ LinkClass read_link_over(const ConfigValue& value, const LinkClasses& classes,
   return with_properties(value, name != nullptr ? &class_named(*name, classes) : &otherwise);
 }
 
-DeviceMemories read_device_classes(const ConfigValue* section) {
-  DeviceMemories memories;
-  if (section == nullptr) return memories;
+DeviceEntries read_device_classes(const ConfigValue* section) {
+  DeviceEntries entries;
+  if (section == nullptr) return entries;
   for (const auto& [name, value] : section->members()) {
-    value.allow_only({"memory"});
-    if (!memories.emplace(name, value.require("memory").bytes()).second) {
+    value.allow_only({"memory", "source", "matrix_tflops", "memory_bandwidth", "codec_memory",
+                      "launch", "wake"});
+    DeviceEntry entry;
+    if (has_device_figures(value)) {
+      entry.figures = std::make_shared<const DeviceFigures>(read_device_figures(value));
+      entry.memory = entry.figures->memory_size;
+    } else {
+      entry.memory = value.require("memory").bytes();
+    }
+    if (!entries.emplace(name, std::move(entry)).second) {
       value.fail(fmt::format("'{}' twice, in large and small letters", name), "each class once");
     }
   }
-  return memories;
+  return entries;
 }
 
 GpuFabric read_gpu_fabric(const ConfigValue& value) {
-  value.allow_only({"bandwidth", "latency", "switched", "multicasts", "reduces"});
+  value.allow_only(
+      {"bandwidth", "latency", "switched", "multicasts", "reduces", "hosts", "islands"});
   GpuFabric fabric;
   fabric.bandwidth = value.require("bandwidth").bandwidth();
   fabric.latency = value.require("latency").duration();
@@ -180,15 +191,34 @@ GpuFabric read_gpu_fabric(const ConfigValue& value) {
   if (!fabric.is_switched && (fabric.multicasts || fabric.reduces)) {
     value.fail("a GPU fabric without a switch that multicasts or reduces", "'switched: true'");
   }
+  fabric.hosts = count_or(value, "hosts", 1, kMostHostsPerRack, 1);
+  fabric.islands = count_or(value, "islands", 1, kMostGpus, 1);
+  if (fabric.hosts > 1 && !fabric.is_switched) {
+    value.require("hosts").fail("several hosts on GPU links without a switch", "'switched: true'");
+  }
+  if (fabric.hosts > 1 && fabric.islands > 1) {
+    value.require("islands").fail("'hosts' and 'islands'", "one of the two");
+  }
+  return fabric;
+}
+
+GpuFabric read_gpu_fabric_of_one_host(const ConfigValue& value) {
+  GpuFabric fabric = read_gpu_fabric(value);
+  for (const char* key : {"hosts", "islands"}) {
+    if (const ConfigValue* found = value.find(key)) {
+      found->fail(fmt::format("'nvlink.{}' in an overlay", key), "it in a cluster file only");
+    }
+  }
   return fabric;
 }
 
 namespace {
 
 void read_nics(const ConfigValue& nics, const LinkClasses& links, NodeType& type) {
-  nics.allow_only({"count", "devices", "link", "bandwidth", "latency", "overhead",
+  nics.allow_only({"count", "ports", "devices", "link", "bandwidth", "latency", "overhead",
                    "receive_overhead", "flow_bandwidth", "cpu_share"});
   type.nics = count_or(nics, "count", 1, kMostGpus, 1);
+  type.ports_per_nic = count_or(nics, "ports", 1, kMostPorts, 1);
   type.nic_link = link_of(nics, links);
   if (const ConfigValue* names = nics.find("devices")) {
     for (const ConfigValue& device : names->elements()) {
@@ -203,14 +233,17 @@ void read_nics(const ConfigValue& nics, const LinkClasses& links, NodeType& type
 }  // namespace
 
 NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
-                        const DeviceMemories& devices) {
+                        const DeviceEntries& devices) {
   value.allow_only({"rank", "device_class", "memory", "host_staging", "cores", "gpus", "nvlink",
                     "pcie", "sockets", "nics"});
   NodeType type;
   if (const ConfigValue* device = value.find("device_class")) {
     type.device_class = device->name();
     const auto found = devices.find(type.device_class);
-    if (found != devices.end()) type.memory = found->second;
+    if (found != devices.end()) {
+      type.memory = found->second.memory;
+      type.figures = found->second.figures;
+    }
   }
   if (const ConfigValue* memory = value.find("memory")) type.memory = memory->bytes();
   if (const ConfigValue* rate = value.find("host_staging")) type.host_staging = rate->bandwidth();
@@ -234,7 +267,14 @@ NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
   }
 
   type.gpus = small_count(value.require("gpus"), 1, kMostGpus);
-  if (const ConfigValue* nvlink = value.find("nvlink")) type.nvlink = read_gpu_fabric(*nvlink);
+  if (const ConfigValue* nvlink = value.find("nvlink")) {
+    type.nvlink = read_gpu_fabric(*nvlink);
+    if (type.nvlink->islands > 1 &&
+        (type.gpus % type.nvlink->islands != 0 || type.gpus == type.nvlink->islands)) {
+      nvlink->require("islands").fail(
+          fmt::format("a divisor of the {} GPUs that leaves several to each", type.gpus));
+    }
+  }
   const ConfigValue& pcie = value.require("pcie");
   pcie.allow_only({"link", "bandwidth", "latency", "gpus_per_switch"});
   type.pcie = link_of(pcie, links);
@@ -269,6 +309,22 @@ std::vector<RackGroup> read_racks(const ConfigValue& value) {
   return groups;
 }
 
+namespace {
+
+void read_planes(const ConfigValue& planes, const ConfigValue* upper, Network& network) {
+  network.planes = small_count(planes, 1, kMostPlanes);
+  if (network.planes == 1) return;
+  if (network.wiring != Wiring::kLeafSpine && network.wiring != Wiring::kRailOptimised) {
+    planes.fail("'planes' with another wiring", "'planes' with leaf-spine or rail-optimised only");
+  }
+  const SwitchTier& tier = network.spine ? *network.spine : *network.core;
+  if (tier.count % network.planes != 0) {
+    upper->require("count").fail(fmt::format("a multiple of the {} planes", network.planes));
+  }
+}
+
+}  // namespace
+
 Network read_network(const ConfigValue* network, const LinkClasses& links,
                      const std::vector<RackGroup>& racks, const ConfigValue& root) {
   int rack_count = 0;
@@ -279,7 +335,7 @@ Network read_network(const ConfigValue* network, const LinkClasses& links,
       root.fail(fmt::format("{} racks and no 'network'", rack_count), "'network'");
     return result;
   }
-  network->allow_only({"wiring", "tor", "spine", "core", "pod"});
+  network->allow_only({"wiring", "planes", "tor", "spine", "core", "pod"});
   if (const ConfigValue* tor = network->find("tor")) {
     tor->allow_only({"multicasts", "reduces"});
     result.tor_multicasts = flag_or_no(*tor, "multicasts");
@@ -331,6 +387,9 @@ Network read_network(const ConfigValue* network, const LinkClasses& links,
   if (is_fat_tree && result.core->count % result.spine->count != 0) {
     core->require("count").fail(
         fmt::format("a multiple of the {} spines of a pod", result.spine->count));
+  }
+  if (const ConfigValue* planes = network->find("planes")) {
+    read_planes(*planes, spine != nullptr ? spine : core, result);
   }
   return result;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/config_tree.hpp"
 #include "base/text.hpp"
 #include "base/units.hpp"
+#include "topology/device_figures.hpp"
 
 namespace rackrail::topology {
 
@@ -37,9 +39,14 @@ LinkClass read_link(const ConfigValue& value, const LinkClasses& classes);
 LinkClass read_link_over(const ConfigValue& value, const LinkClasses& classes,
                          const LinkClass& otherwise);
 
-/// Memory of device classes by name, in any case.
-using DeviceMemories = std::map<std::string, Bytes, LessInAnyCase>;
-DeviceMemories read_device_classes(const ConfigValue* section);
+/// What the file says about a device class: its memory, or all its figures, or both.
+struct DeviceEntry {
+  std::optional<Bytes> memory;
+  std::shared_ptr<const DeviceFigures> figures;
+};
+/// By name, in any case.
+using DeviceEntries = std::map<std::string, DeviceEntry, LessInAnyCase>;
+DeviceEntries read_device_classes(const ConfigValue* section);
 
 /// GPUs joined to each other inside a machine.
 struct GpuFabric {
@@ -48,15 +55,20 @@ struct GpuFabric {
   bool is_switched = true;
   bool multicasts = false;
   bool reduces = false;
+  int hosts = 1;    ///< so many consecutive hosts of a rack share one switch
+  int islands = 1;  ///< so many equal groups of a host's GPUs, each joined by itself
 };
 GpuFabric read_gpu_fabric(const ConfigValue& value);
+/// The same without `hosts` and `islands`, for files that say themselves which GPUs are joined.
+GpuFabric read_gpu_fabric_of_one_host(const ConfigValue& value);
 
 /// A kind of machine.
 struct NodeType {
   bool is_rank_itself = false;  ///< the host is one rank; no parts inside
   std::string device_class;
-  std::optional<Bytes> memory;  ///< per rank
-  Bandwidth host_staging;       ///< Node::host_staging of each rank
+  std::optional<Bytes> memory;                   ///< per rank
+  std::shared_ptr<const DeviceFigures> figures;  ///< Node::figures of each rank
+  Bandwidth host_staging;                        ///< Node::host_staging of each rank
   int gpus = 0;
   std::optional<GpuFabric> nvlink;
   LinkClass pcie;  ///< GPU, NIC and CPU to the PCIe switch
@@ -64,12 +76,13 @@ struct NodeType {
   int sockets = 1;
   LinkClass socket_link;
   int nics = 0;                          ///< none: the machine can only be alone
-  LinkClass nic_link;                    ///< NIC (or host) to its ToR
+  int ports_per_nic = 1;                 ///< links of each to the network
+  LinkClass nic_link;                    ///< one port of a NIC (or host) to its ToR
   std::vector<std::string> nic_devices;  ///< Link::adapter of each; empty if nobody said
   int cores = 0;                         ///< that its ranks share; 0 if nobody said
 };
 NodeType read_node_type(const ConfigValue& value, const LinkClasses& links,
-                        const DeviceMemories& devices);
+                        const DeviceEntries& devices);
 
 /// Identical racks.
 struct RackGroup {
@@ -101,6 +114,8 @@ struct Network {
   std::optional<SwitchTier> spine;
   std::optional<SwitchTier> core;
   int racks_per_pod = 1;
+  /// Separate networks: leaves and the switches above them. Ports go to them in turn.
+  int planes = 1;
   bool tor_multicasts = false;
   bool tor_reduces = false;
 };

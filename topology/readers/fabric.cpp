@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -95,45 +97,59 @@ void plug(Topology& topology, const Port& port, Switch& leaf) {
   leaf.downward = leaf.downward + port.link.bandwidth;
 }
 
-/// The leaves of one rack with its machines plugged in: one ToR, or one leaf per rail.
-std::vector<Switch> add_leaves(Topology& topology, int rack, const Network& network,
-                               const std::vector<std::vector<Port>>& hosts) {
-  const auto add = [&](std::string name) {
-    return Switch{add_switch(topology, std::move(name), NodeKind::kTor, network.tor_multicasts,
-                             network.tor_reduces),
-                  Bandwidth(0)};
-  };
-  std::vector<Switch> leaves;
-  if (network.wiring != Wiring::kRailOptimised) {
-    leaves.push_back(add(fmt::format("tor{}", rack)));
-    for (const std::vector<Port>& ports : hosts) {
-      for (const Port& port : ports) plug(topology, port, leaves.front());
+/// A leaf and the plane that it is of.
+struct Leaf {
+  Switch leaf;
+  std::size_t plane = 0;
+};
+
+/// The leaves of one rack with its machines plugged in: in each plane one ToR, or one leaf per
+/// rail.
+std::vector<Leaf> add_leaves(Topology& topology, int rack, const Network& network,
+                             const std::vector<std::vector<Port>>& hosts) {
+  const bool has_rails = network.wiring == Wiring::kRailOptimised;
+  const auto planes = static_cast<std::size_t>(network.planes);
+  std::vector<Leaf> leaves;
+  std::map<std::pair<std::size_t, std::size_t>, std::size_t> numbers;  // by rail and plane
+  const auto leaf_of = [&](std::size_t rail, std::size_t plane) -> Leaf& {
+    const auto [place, is_new] = numbers.emplace(std::pair(rail, plane), leaves.size());
+    if (is_new) {
+      std::string name =
+          has_rails ? fmt::format("leaf{}.{}", rack, rail) : fmt::format("tor{}", rack);
+      if (planes > 1) name += fmt::format(".{}", plane);
+      leaves.push_back({{add_switch(topology, std::move(name), NodeKind::kTor,
+                                    network.tor_multicasts, network.tor_reduces),
+                         Bandwidth(0)},
+                        plane});
     }
-    return leaves;
-  }
+    return leaves[place->second];
+  };
+  if (!has_rails && planes == 1) leaf_of(0, 0);
   for (const std::vector<Port>& ports : hosts) {
-    for (std::size_t rail = 0; rail < ports.size(); ++rail) {
-      if (rail == leaves.size()) leaves.push_back(add(fmt::format("leaf{}.{}", rack, rail)));
-      plug(topology, ports[rail], leaves[rail]);
+    for (std::size_t port = 0; port < ports.size(); ++port) {
+      plug(topology, ports[port], leaf_of(has_rails ? ports[port].nic : 0, port % planes).leaf);
     }
   }
   return leaves;
 }
 
 void join_leaf_spine(Topology& topology, const Network& network,
-                     std::vector<std::vector<Switch>>& leaves) {
+                     std::vector<std::vector<Leaf>>& leaves) {
   const bool has_spine = network.spine.has_value();
   const SwitchTier& tier = has_spine ? *network.spine : *network.core;
   std::vector<Switch> uppers = add_switches(
       topology, tier, has_spine ? NodeKind::kSpine : NodeKind::kCore, has_spine ? "spine" : "core");
-  for (std::vector<Switch>& rack : leaves) {
-    for (Switch& leaf : rack) join(topology, leaf, uppers, tier);
+  const std::size_t per_plane = uppers.size() / static_cast<std::size_t>(network.planes);
+  for (std::vector<Leaf>& rack : leaves) {
+    for (auto& [leaf, plane] : rack) {
+      join(topology, leaf, std::span(uppers).subspan(plane * per_plane, per_plane), tier);
+    }
   }
 }
 
 // Core c belongs to the plane of spine c / (cores per spine) of every pod, as in a k-ary fat tree.
 void join_fat_tree(Topology& topology, const Network& network,
-                   std::vector<std::vector<Switch>>& leaves) {
+                   std::vector<std::vector<Leaf>>& leaves) {
   const auto per_pod = static_cast<std::size_t>(network.racks_per_pod);
   std::vector<std::vector<Switch>> spines;
   for (std::size_t rack = 0; rack < leaves.size(); ++rack) {
@@ -141,7 +157,7 @@ void join_fat_tree(Topology& topology, const Network& network,
       spines.push_back(add_switches(topology, *network.spine, NodeKind::kSpine,
                                     fmt::format("spine{}.", rack / per_pod)));
     }
-    for (Switch& leaf : leaves[rack]) join(topology, leaf, spines.back(), *network.spine);
+    for (Leaf& leaf : leaves[rack]) join(topology, leaf.leaf, spines.back(), *network.spine);
   }
   std::vector<Switch> cores = add_switches(topology, *network.core, NodeKind::kCore, "core");
   const std::size_t per_plane = cores.size() / static_cast<std::size_t>(network.spine->count);
@@ -174,7 +190,7 @@ void build_cluster(Topology& topology, const std::vector<RackGroup>& racks, cons
       ports.emplace_back();
       for (int h = 0; h < group.hosts; ++h, ++number) {
         ports.back().push_back(
-            add_host(topology, {number, fmt::format("host{}", number), rack, group.type}));
+            add_host(topology, {number, fmt::format("host{}", number), rack, group.type, h}));
         if (r == 0 && h == 0) {
           parts += (parts_of(topology) - before) * group.count * group.hosts;
           require_buildable(parts);
@@ -183,10 +199,12 @@ void build_cluster(Topology& topology, const std::vector<RackGroup>& racks, cons
     }
   }
   if (number == 1) return;  // one machine needs no network
-  std::vector<std::vector<Switch>> leaves;
+  std::vector<std::vector<Leaf>> leaves;
   std::size_t leaf_count = 0;
   for (const std::vector<std::vector<Port>>& rack : ports) {
-    leaf_count += network.wiring == Wiring::kRailOptimised ? rack.front().size() : 1;
+    leaf_count += network.wiring == Wiring::kRailOptimised
+                      ? rack.front().size()
+                      : static_cast<std::size_t>(network.planes);
   }
   require_buildable(parts + size_of_network(network, static_cast<std::int64_t>(leaf_count),
                                             static_cast<std::int64_t>(ports.size())));

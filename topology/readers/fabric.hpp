@@ -1,8 +1,10 @@
 // Builds a cluster: machines in racks, and the switches that join them.
 //
 // Names. Ranks are gpu<host>.<i> or host<host>, so that an edge list tells them by name; the parts
-// of a machine are pcie, cpu, nic <host>.<i> and nvswitch<host>; switches are tor<rack>,
-// leaf<rack>.<rail>, spine<i> (spine<pod>.<i> in a fat tree) and core<i>.
+// of a machine are pcie, cpu, nic <host>.<i> and nvswitch<host> (nvswitch<host>.<i> of islands; the
+// first host's number where several share one); switches are tor<rack>, leaf<rack>.<rail>, spine<i>
+// (spine<pod>.<i> in a fat tree) and core<i>. Where there are planes, those of tor and leaf have
+// .<plane> behind.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +22,7 @@ struct Port {
   NodeId node;
   LinkClass link;       ///< to its ToR or leaf
   std::string adapter;  ///< Link::adapter of that link
+  std::size_t nic = 0;  ///< its number; ports of one NIC follow each other
 };
 
 /// A machine to be built.
@@ -28,6 +31,7 @@ struct HostPlace {
   std::string host;  ///< "host<number>"
   std::string rack;  ///< "rack<number>"
   std::string type;  ///< of the rack group; may be empty
+  int in_rack = 0;   ///< number among the rack's hosts, from 0
 };
 
 /// Adds the vertices, links and ranks of one machine; returns its ports, by NIC number.

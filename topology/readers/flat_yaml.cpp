@@ -9,6 +9,7 @@
 #include "base/config_tree.hpp"
 #include "base/parse_units.hpp"
 #include "topology/racks.hpp"
+#include "topology/readers/cluster_spec.hpp"
 #include "topology/readers/formats.hpp"
 
 namespace rackrail::topology {
@@ -96,7 +97,29 @@ std::string link_line(const Topology& topology, const Link& link, bool is_duplex
   return line + "}\n";
 }
 
-Node read_node(const ConfigValue& entry) {
+/// Those that a cluster file describes; of one class all vertices have the same figures.
+std::string device_class_lines(const Topology& topology) {
+  std::map<std::string, const DeviceFigures*> classes;
+  for (std::size_t r = 0; r < topology.rank_count(); ++r) {
+    const Node& node = topology.node(topology.node_of(Rank(r)));
+    if (node.figures != nullptr) classes.emplace(node.device_class, node.figures.get());
+  }
+  std::string text = classes.empty() ? "" : "device_classes:\n";
+  for (const auto& [name, figures] : classes) {
+    text += fmt::format(
+        "  {}: {{matrix_tflops: {}, memory_bandwidth: {}, codec_memory: {}, launch: {}, wake: {}",
+        quoted(name), figures->matrix_tflops, to_exact_string(figures->memory),
+        to_exact_string(figures->codec_memory), to_exact_string(figures->launch),
+        to_exact_string(figures->wake));
+    if (figures->memory_size) {
+      text += fmt::format(", memory: {}", to_exact_string(*figures->memory_size));
+    }
+    text += "}\n";
+  }
+  return text;
+}
+
+Node read_node(const ConfigValue& entry, const DeviceEntries& devices) {
   entry.allow_only({"name", "kind", "host", "rack", "rank", "processor", "device_class", "memory",
                     "host_staging", "multicasts", "reduces"});
   Node node;
@@ -109,7 +132,14 @@ Node read_node(const ConfigValue& entry) {
   node.kind = *known;
   if (const ConfigValue* v = entry.find("host")) node.host = v->text();
   if (const ConfigValue* v = entry.find("rack")) node.rack = v->text();
-  if (const ConfigValue* v = entry.find("device_class")) node.device_class = v->text();
+  if (const ConfigValue* v = entry.find("device_class")) {
+    node.device_class = v->text();
+    const auto found = devices.find(node.device_class);
+    if (found != devices.end()) {
+      node.memory = found->second.memory;
+      node.figures = found->second.figures;
+    }
+  }
   if (const ConfigValue* v = entry.find("memory")) node.memory = v->bytes();
   if (const ConfigValue* v = entry.find("host_staging")) node.host_staging = v->bandwidth();
   if (const ConfigValue* v = entry.find("multicasts")) node.multicasts = v->flag();
@@ -177,11 +207,12 @@ void add_ranks(Topology& topology, const std::vector<ConfigValue>& nodes) {
 }  // namespace
 
 Topology read_flat_yaml(const ConfigValue& root) {
-  root.allow_only({"name", "nodes", "links"});
+  root.allow_only({"name", "device_classes", "nodes", "links"});
+  const DeviceEntries devices = read_device_classes(root.find("device_classes"));
   Topology topology(root.find("name") != nullptr ? root.find("name")->text() : "");
   const std::vector<ConfigValue>& nodes = root.require("nodes").elements();
   for (const ConfigValue& entry : nodes) {
-    Node node = read_node(entry);
+    Node node = read_node(entry, devices);
     if (topology.find_node(node.name)) entry.require("name").fail("each name once");
     topology.add_node(std::move(node));
   }
@@ -208,7 +239,8 @@ Topology read_flat_yaml(const ConfigValue& root) {
 }
 
 std::string to_flat_yaml(const Topology& topology) {
-  std::string text = fmt::format("name: {}\nnodes:\n", quoted(topology.name()));
+  std::string text =
+      fmt::format("name: {}\n{}nodes:\n", quoted(topology.name()), device_class_lines(topology));
   const bool denies_racks = must_deny_racks(topology);
   for (std::size_t v = 0; v < topology.node_count(); ++v) {
     text += node_line(topology, NodeId(v), denies_racks && v == 0);

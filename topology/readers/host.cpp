@@ -3,6 +3,9 @@
 // PCIe and switches are cut-through: a link adds its latency, the narrowest one gives the rate.
 #include <fmt/format.h>
 
+#include <optional>
+#include <span>
+
 #include "topology/readers/fabric.hpp"
 
 namespace rackrail::topology {
@@ -24,9 +27,7 @@ class HostBuilder {
     if (type_.is_rank_itself) {
       const NodeId host = add_rank_node(NodeKind::kHost, place_.host);
       std::vector<Port> ports;
-      for (int i = 0; i < type_.nics; ++i) {
-        ports.push_back({host, type_.nic_link, adapter(i)});
-      }
+      for (int i = 0; i < type_.nics; ++i) add_ports(host, i, ports);
       return ports;
     }
     const int switches = (type_.gpus + type_.gpus_per_pcie_switch - 1) / type_.gpus_per_pcie_switch;
@@ -53,19 +54,23 @@ class HostBuilder {
       join(gpus[i], pcie[i / static_cast<std::size_t>(type_.gpus_per_pcie_switch)], type_.pcie,
            LinkKind::kPcie, "pcie");
     }
-    if (type_.nvlink && gpus.size() > 1) add_gpu_fabric(gpus, *type_.nvlink);
+    if (type_.nvlink) add_gpu_fabrics(gpus, *type_.nvlink);
     std::vector<Port> ports;
     for (int i = 0; i < type_.nics; ++i) {
       const NodeId nic = add_part(NodeKind::kNic, "nic", i);
       join(nic, pcie[static_cast<std::size_t>(i * switches / type_.nics)], type_.pcie,
            LinkKind::kPcie, "pcie");
-      ports.push_back({nic, type_.nic_link, adapter(i)});
+      add_ports(nic, i, ports);
     }
     return ports;
   }
 
-  std::string adapter(int nic) const {
-    return type_.nic_devices.empty() ? "" : type_.nic_devices[static_cast<std::size_t>(nic)];
+  void add_ports(NodeId node, int nic, std::vector<Port>& ports) const {
+    const auto number = static_cast<std::size_t>(nic);
+    const std::string adapter = type_.nic_devices.empty() ? "" : type_.nic_devices[number];
+    for (int i = 0; i < type_.ports_per_nic; ++i) {
+      ports.push_back({node, type_.nic_link, adapter, number});
+    }
   }
 
   // All ranks of the machine share its cores: a link that no message passes, of which each core is
@@ -91,6 +96,7 @@ class HostBuilder {
     node.rack = place_.rack;
     node.device_class = type_.device_class;
     node.memory = type_.memory;
+    node.figures = type_.figures;
     node.host_staging = type_.host_staging;
     const NodeId id = topology_.add_node(std::move(node));
     ranks_.push_back(topology_.add_rank(id));
@@ -117,32 +123,66 @@ class HostBuilder {
     topology_.add_duplex_link(std::move(l));
   }
 
-  // All NVSwitches of a machine act as one, since each GPU stripes over all of them. Without a
-  // switch, a GPU's bandwidth is divided evenly among its peers.
-  void add_gpu_fabric(const std::vector<NodeId>& gpus, const GpuFabric& fabric) {
-    LinkClass link{.bandwidth = fabric.bandwidth,
-                   .latency = fabric.latency,
-                   .overhead = {},
-                   .receive_overhead = {},
-                   .flow_bandwidth = {}};
-    if (fabric.is_switched) {
-      Node node;
-      node.name = fmt::format("nvswitch{}", place_.number);
-      node.kind = NodeKind::kNvSwitch;
-      node.host = place_.host;
-      node.rack = place_.rack;
-      node.multicasts = fabric.multicasts;
-      node.reduces = fabric.reduces;
-      const NodeId hub = topology_.add_node(std::move(node));
-      for (const NodeId gpu : gpus) join(gpu, hub, link, LinkKind::kNvlink, "nvlink");
+  void add_gpu_fabrics(const std::vector<NodeId>& gpus, const GpuFabric& fabric) {
+    if (fabric.hosts > 1) {
+      join_to_switch(gpus, shared_switch(fabric), fabric);
       return;
     }
-    link.bandwidth = scaled(fabric.bandwidth, 1.0 / static_cast<double>(gpus.size() - 1));
+    const std::size_t size = gpus.size() / static_cast<std::size_t>(fabric.islands);
+    for (std::size_t i = 0; size > 1 && i * size < gpus.size(); ++i) {
+      const std::span<const NodeId> island = std::span(gpus).subspan(i * size, size);
+      const std::string name = fabric.islands == 1 ? fmt::format("nvswitch{}", place_.number)
+                                                   : fmt::format("nvswitch{}.{}", place_.number, i);
+      if (fabric.is_switched) {
+        join_to_switch(island, add_gpu_switch(name, place_.host, fabric), fabric);
+      } else {
+        join_all(island, fabric);
+      }
+    }
+  }
+
+  /// Of all hosts of the domain, which the first of them adds.
+  NodeId shared_switch(const GpuFabric& fabric) {
+    const int first = place_.number - place_.in_rack % fabric.hosts;
+    const std::string name = fmt::format("nvswitch{}", first);
+    const std::optional<NodeId> found = topology_.find_node(name);
+    return found ? *found : add_gpu_switch(name, "", fabric);
+  }
+
+  NodeId add_gpu_switch(const std::string& name, const std::string& host, const GpuFabric& fabric) {
+    Node node;
+    node.name = name;
+    node.kind = NodeKind::kNvSwitch;
+    node.host = host;
+    node.rack = place_.rack;
+    node.multicasts = fabric.multicasts;
+    node.reduces = fabric.reduces;
+    return topology_.add_node(std::move(node));
+  }
+
+  // All NVSwitches of a fabric act as one, since each GPU stripes over all of them.
+  void join_to_switch(std::span<const NodeId> gpus, NodeId hub, const GpuFabric& fabric) {
+    for (const NodeId gpu : gpus) {
+      join(gpu, hub, link_of(fabric, 1), LinkKind::kNvlink, "nvlink");
+    }
+  }
+
+  /// Without a switch, a GPU's bandwidth is divided evenly among its peers.
+  void join_all(std::span<const NodeId> gpus, const GpuFabric& fabric) {
+    const LinkClass link = link_of(fabric, 1.0 / static_cast<double>(gpus.size() - 1));
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         join(gpus[j], gpus[i], link, LinkKind::kNvlink, "nvlink");
       }
     }
+  }
+
+  static LinkClass link_of(const GpuFabric& fabric, double share) {
+    return {.bandwidth = scaled(fabric.bandwidth, share),
+            .latency = fabric.latency,
+            .overhead = {},
+            .receive_overhead = {},
+            .flow_bandwidth = {}};
   }
 
   Topology& topology_;

@@ -61,7 +61,10 @@ class MachineBuilder {
     add_gpu_links(gpus);
     std::vector<Port> ports;
     ports.reserve(nics.size());
-    for (const std::size_t nic : nics) ports.push_back(port_of(nic));
+    for (const std::size_t nic : nics) {
+      ports.push_back(port_of(nic));
+      ports.back().nic = ports.size() - 1;
+    }
     return ports;
   }
 
@@ -79,6 +82,7 @@ class MachineBuilder {
     Node node = part(NodeKind::kGpu, "gpu", number);
     node.device_class = machine_.devices[device].device_class;
     node.memory = overlay_.memory;
+    node.figures = overlay_.figures;
     node.host_staging = overlay_.host_staging;
     nodes_[device] = topology_.add_node(std::move(node));
     topology_.add_rank(*nodes_[device]);

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
+#include "base/text.hpp"
 #include "topology/readers/nccl_cluster.hpp"
 #include "topology/readers/nccl_rates.hpp"
 
@@ -56,7 +57,11 @@ void settle_hosts(const std::filesystem::path& path, const NcclFile& file, Overl
 
 Overlay overlay_of(const ReadOptions& options) {
   Overlay overlay = read_overlay(options.overlay);
-  if (!options.device_class.empty()) overlay.device_class = options.device_class;
+  if (!options.device_class.empty() &&
+      !is_same_in_any_case(options.device_class, overlay.device_class)) {
+    overlay.device_class = options.device_class;
+    overlay.figures = nullptr;
+  }
   return overlay;
 }
 

@@ -99,10 +99,16 @@ std::string gpu_model_by_sm(int sm) {
       return "A100";
     case 86:
       return "A10G";
+    case 89:
+      return "L40S";
     case 90:
       return "H100";
     case 100:
       return "B200";
+    case 103:
+      return "B300";
+    case 120:
+      return "RTX PRO 6000";
     default:
       return "";
   }
@@ -113,6 +119,7 @@ std::string gpu_model_by_gcn(std::string_view gcn) {
   if (is_gfx(gcn, "908")) return "MI100";
   if (is_gfx(gcn, "910") || is_gfx(gcn, "90a")) return "MI250X";
   if (is_gfx(gcn, "942")) return "MI300X";
+  if (is_gfx(gcn, "950")) return "MI355X";
   return "";
 }
 

@@ -6,7 +6,7 @@ namespace rackrail::topology {
 namespace {
 
 constexpr std::int64_t kMostHosts = 4096;
-constexpr std::int64_t kMostNics = 64;
+constexpr std::int64_t kMostNics = 1024;
 
 std::vector<std::string> texts_of(const ConfigValue& list) {
   std::vector<std::string> texts;
@@ -27,11 +27,14 @@ Overlay read_overlay(const std::optional<std::filesystem::path>& path) {
   if (const ConfigValue* name = root.find("name")) overlay.name = name->name();
 
   const LinkClasses links = read_link_classes(root.find("link_classes"));
-  const DeviceMemories devices = read_device_classes(root.find("device_classes"));
+  const DeviceEntries devices = read_device_classes(root.find("device_classes"));
   if (const ConfigValue* device = root.find("device_class")) {
     overlay.device_class = device->name();
     const auto found = devices.find(overlay.device_class);
-    if (found != devices.end()) overlay.memory = found->second;
+    if (found != devices.end()) {
+      overlay.memory = found->second.memory;
+      overlay.figures = found->second.figures;
+    }
   }
   if (const ConfigValue* memory = root.find("memory")) overlay.memory = memory->bytes();
   if (const ConfigValue* rate = root.find("host_staging")) overlay.host_staging = rate->bandwidth();
@@ -43,7 +46,8 @@ Overlay read_overlay(const std::optional<std::filesystem::path>& path) {
       overlay.nic_count = nics->count(1, kMostNics);
     }
   }
-  if (const ConfigValue* nvlink = root.find("nvlink")) overlay.nvlink = read_gpu_fabric(*nvlink);
+  if (const ConfigValue* nvlink = root.find("nvlink"))
+    overlay.nvlink = read_gpu_fabric_of_one_host(*nvlink);
   if (const ConfigValue* nic = root.find("nic")) overlay.nic = read_link(*nic, links);
   if (const ConfigValue* pcie = root.find("pcie")) overlay.pcie = read_link(*pcie, links);
 

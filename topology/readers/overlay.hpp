@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,9 +18,10 @@ struct Overlay {
   bool names_hosts = false;         ///< whether it says how many hosts there are
   std::vector<RackGroup> racks{RackGroup{}};
   Network network;
-  std::string device_class;     ///< of all GPUs; empty: as the file tells
-  std::optional<Bytes> memory;  ///< of each GPU
-  Bandwidth host_staging;       ///< Node::host_staging of each GPU
+  std::string device_class;                      ///< of all GPUs; empty: as the file tells
+  std::optional<Bytes> memory;                   ///< of each GPU
+  std::shared_ptr<const DeviceFigures> figures;  ///< Node::figures of each GPU
+  Bandwidth host_staging;                        ///< Node::host_staging of each GPU
   /// Bus ids or names: what is a GPU or NIC where the file does not tell, else which of them count.
   std::vector<std::string> gpus;
   std::vector<std::string> nics;

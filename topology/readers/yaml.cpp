@@ -17,7 +17,7 @@ namespace {
 
 std::map<std::string, NodeType> read_node_types(const ConfigValue& section,
                                                 const LinkClasses& links,
-                                                const DeviceMemories& devices) {
+                                                const DeviceEntries& devices) {
   std::map<std::string, NodeType> types;
   for (const auto& [name, value] : section.members()) {
     types.emplace(name, read_node_type(value, links, devices));
@@ -54,15 +54,30 @@ void require_nics(const std::vector<RackGroup>& racks, const std::map<std::strin
   }
 }
 
+/// NVLink domains of several hosts fill their racks.
+void require_whole_domains(const std::vector<RackGroup>& racks,
+                           const std::map<std::string, NodeType>& types,
+                           const ConfigValue& section) {
+  for (const RackGroup& group : racks) {
+    const NodeType& type = types.at(group.type);
+    if (type.nvlink && group.hosts % type.nvlink->hosts != 0) {
+      section.fail(fmt::format("racks of {} hosts", group.hosts),
+                   fmt::format("a multiple of the {} hosts of an NVLink domain of '{}'",
+                               type.nvlink->hosts, group.type));
+    }
+  }
+}
+
 Topology read_hierarchical_yaml(const ConfigValue& root) {
   root.allow_only({"name", "link_classes", "device_classes", "node_types", "racks", "network"});
   const LinkClasses links = read_link_classes(root.find("link_classes"));
-  const DeviceMemories devices = read_device_classes(root.find("device_classes"));
+  const DeviceEntries devices = read_device_classes(root.find("device_classes"));
   const std::map<std::string, NodeType> types =
       read_node_types(root.require("node_types"), links, devices);
   std::vector<RackGroup> racks = read_racks(root.require("racks"));
   settle_types(racks, types, root.require("racks"));
   require_nics(racks, types, root.require("node_types"));
+  require_whole_domains(racks, types, root.require("racks"));
   const Network network = read_network(root.find("network"), links, racks, root);
   Topology topology(root.require("name").name());
   build_cluster(topology, racks, network, [&](Topology& t, const HostPlace& place) {

@@ -110,7 +110,7 @@ def _text(nanoseconds):
 
 
 def _device_class(device):
-    """As plan/device_class.cpp has it: the word of the GPU's name that begins with a capital and has
+    """As configs/devices has it: the word of the GPU's name that begins with a capital and has
     a number ("NVIDIA H100 80GB HBM3" is an H100)."""
     if device.type == "cpu":
         return "cpu"

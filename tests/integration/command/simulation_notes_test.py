@@ -22,8 +22,13 @@ class Notes(harness.CommandTest):
         self.assertEqual(named["notes"], [])
         in_small_letters = self.rackrail_json(*run, "--device-class", "a100")
         self.assertEqual(in_small_letters["time_s"], named["time_s"])
-        # An A100 adds faster than a core.
-        self.assertLess(named["time_s"], unknown["time_s"])
+        # An H100 is assumed, which adds faster than an A100.
+        self.assertIn("at the rates of H100", unknown["notes"][0])
+        assumed = self.rackrail_json(*run, "--device-class", "H100")
+        self.assertEqual(assumed["time_s"], unknown["time_s"])
+        self.assertLess(unknown["time_s"], named["time_s"])
+        table = self.rackrail("schedules", "edges.csv", "--to", "1MiB")
+        self.assertEqual(table.err.count("note: gpu0 and 2 more GPUs have no device class"), 1)
         table = edges + "\nvertex,role,kind,host,rack,device_class\n" + "".join(
             f"gpu{i},rank,gpu,,,A100\n" for i in range(3))
         self.write("table.csv", table)
@@ -48,12 +53,12 @@ class Notes(harness.CommandTest):
             self.assertNotIn("changes nothing", notes("--slice", "64KiB"))
             self.assertNotIn("changes nothing", notes())
 
-    def test_an_unknown_class_is_a_warning_that_names_the_likeliest_one(self):
+    def test_an_unknown_class_is_taken_as_the_likeliest_one(self):
         self.write("small.csv", EDGES + "\nvertex,role,kind,device_class\n" + "".join(
             f"gpu{i},rank,gpu,a100-sxm\n" for i in range(3)))
         self.write("model.yaml", "name: own\nprofiled_batch: 8\nforward: 1 ms\n"
                                  "optimizer: 100 us\ntensors: [[weight, 1048576, 5 ms]]\n")
-        expected = "gpu0 and 2 more ranks have the unknown device class 'a100-sxm'"
+        expected = "gpu0 and 2 more ranks have the unknown device class 'a100-sxm', taken as A100;"
         for run in (("plan", "small.csv", "model.yaml", "--schedule", "ring", "-o", "plan.json"),
                     ("simulate", "plan.json", "--cluster", "small.csv", "--model", "model.yaml"),
                     ("simulate", "small.csv", "--collective", "all-reduce"),
@@ -63,11 +68,48 @@ class Notes(harness.CommandTest):
                 plain = self.rackrail(*run)
                 self.assertEqual((plain.out + plain.err).count(expected), 1, str(plain))
                 if run[0] != "explain":
-                    self.assertRegex(plain.err, rf"(?m)^warning: {expected}.* first: A100, ")
+                    self.assertRegex(plain.err, rf"(?m)^note: {expected}")
                 notes = self.rackrail_json(*run)["notes"]
                 self.assertEqual(sum(expected in note for note in notes), 1)
         known = self.rackrail("schedules", "--cluster", "two-racks-40g", "--to", "1MiB")
-        self.assertNotIn("warning", known.err)
+        self.assertNotIn("unknown", known.err)
+        run = ("simulate", "small.csv", "--collective", "all-reduce")
+        self.assertEqual(self.rackrail_json(*run)["time_s"], self.time_of_class(*run, "A100"))
+        self.write("small.csv", EDGES + "\nvertex,role,kind,device_class\n" + "".join(
+            f"gpu{i},rank,gpu,{name}\n"
+            for i, name in enumerate(("Gaudi 3", "NVIDIA GB200 NVL72", "Gaudi 3"))))
+        notes = self.rackrail_json(*run)["notes"]
+        self.assertEqual(len(notes), 1)
+        self.assertIn("gpu0 and 1 more rank have the unknown device class 'Gaudi 3', taken as H100",
+                      notes[0])
+        self.assertIn("gpu1 has the unknown device class 'NVIDIA GB200 NVL72', taken as GB200",
+                      notes[0])
+
+    def time_of_class(self, command, cluster, *rest):
+        self.write("named.csv", EDGES)
+        *options, name = rest
+        return self.rackrail_json(command, "named.csv", *options, "--device-class", name)["time_s"]
+
+    def test_a_cluster_file_describes_a_device_that_nobody_knows(self):
+        def cluster(classes):
+            return ("name: own\n" + classes +
+                    "node_types:\n  box:\n    gpus: 4\n    device_class: Mine\n"
+                    "    pcie: { bandwidth: 500 GB/s, latency: 1 us }\n"
+                    "racks: { hosts: 1 }\n")
+        run = ("--collective", "all-reduce", "--bytes", "256MiB", "--schedule", "ring")
+        times = {}
+        for rate in (100, 200, 4000):
+            self.write("own.yaml", cluster("device_classes: { Mine: { matrix_tflops: 100, "
+                                           f"memory_bandwidth: {rate} GB/s }} }}\n"))
+            result = self.rackrail_json("simulate", "own.yaml", *run)
+            self.assertEqual(result["notes"], [])
+            times[rate] = result["time_s"]
+        self.assertGreater(times[100], 1.5 * times[200])
+        self.assertGreater(times[200], times[4000])
+        self.write("flat.yaml", self.rackrail("topology", "convert", "own.yaml").out)
+        self.assertEqual(self.rackrail_json("simulate", "flat.yaml", *run)["time_s"], times[4000])
+        self.write("own.yaml", cluster(""))
+        self.assertIn("taken as H100", self.rackrail("simulate", "own.yaml", *run).err)
 
     def test_ranks_without_a_class_compute_as_the_profile_and_are_pointed_out(self):
         self.write("edges.csv", EDGES)
@@ -87,7 +129,7 @@ class Notes(harness.CommandTest):
         run = ("plan", "edges.csv", "resnet-50", "--schedule", "ring")
         notes = [note for note in self.rackrail_json(*run)["notes"] if "no device class" in note]
         self.assertEqual(len(notes), 1)
-        for part in ("compute times are those of", "one CPU core", "gap", "--device-class"):
+        for part in ("compute times are those of", "at the rates of H100", "--device-class"):
             self.assertIn(part, notes[0])
         named = self.rackrail_json(*run, "--device-class", "A100")
         self.assertNotIn("no device class", " ".join(named["notes"]))

@@ -96,8 +96,52 @@ TEST_CASE("the shipped clusters are what their names say") {
     CHECK(tiers.at("rack-uplink") == std::pair(2 * 16 * 4, 100_Gbps));
     CHECK(tiers.at("core") == std::pair(2 * 16 * 4, 100_Gbps));
   }
-  CHECK(shipped_clusters() == std::vector<std::string>{"a100-8x8", "fat-tree-128-2to1",
-                                                       "h100-32x8-rail", "two-racks-40g"});
+  CHECK(shipped_clusters() ==
+        std::vector<std::string>{
+            "a100-8x8", "aws-p5-8x8", "aws-p6-b200-8x8", "azure-nd-h100-v5-16x8", "b200-32x8-rail",
+            "fat-tree-128-2to1", "gb200-nvl72", "gb200-nvl72-8", "gb300-nvl72-8", "gh200-alps-32x4",
+            "h100-32x8-rail", "l40s-8", "mi300x-8x8", "mi355x-8x8", "rtx4090-2", "two-racks-40g"});
+}
+
+TEST_CASE("shipped clusters of current machines are what their names say") {
+  struct Expected {
+    const char* name;
+    std::size_t ranks;
+    std::size_t hosts;
+    const char* device;
+    Bandwidth nvlink;  // of one link; 0: none
+    int nics;          // both directions
+    Bandwidth nic;
+  };
+  const auto expected = GENERATE(values<Expected>(
+      {{"aws-p5-8x8", 64, 8, "H100", 450_GBps, 2 * 8 * 32, 100_Gbps},
+       {"aws-p6-b200-8x8", 64, 8, "B200", 900_GBps, 2 * 64, 400_Gbps},
+       {"azure-nd-h100-v5-16x8", 128, 16, "H100", 450_GBps, 2 * 128, 400_Gbps},
+       {"b200-32x8-rail", 256, 32, "B200", 900_GBps, 2 * 256, 400_Gbps},
+       {"gb200-nvl72", 72, 18, "GB200", 900_GBps, 2 * 72, 400_Gbps},
+       {"gb200-nvl72-8", 576, 144, "GB200", 900_GBps, 2 * 576, 400_Gbps},
+       {"gb300-nvl72-8", 576, 144, "GB300", 900_GBps, 2 * 576, 800_Gbps},
+       {"gh200-alps-32x4", 128, 32, "GH200", 150_GBps, 2 * 128, 200_Gbps},
+       {"l40s-8", 8, 1, "L40S", Bandwidth(), 0, Bandwidth()},
+       {"mi300x-8x8", 64, 8, "MI300X", 64_GBps, 2 * 64, 400_Gbps},
+       {"mi355x-8x8", 64, 8, "MI355X", Bandwidth(76'800'000'000), 2 * 64, 400_Gbps},
+       {"rtx4090-2", 2, 1, "RTX 4090", Bandwidth(), 0, Bandwidth()}}));
+  CAPTURE(expected.name);
+  const Topology t = read_cluster(expected.name).topology;
+  CHECK(t.name() == expected.name);
+  CHECK(t.rank_count() == expected.ranks);
+  CHECK(ranks_by_host(t).size() == expected.hosts);
+  CHECK(t.node(t.node_of(Rank(0))).device_class == expected.device);
+  const auto tiers = tiers_of(t);
+  CHECK(tiers.contains("nvlink") == (expected.nvlink != Bandwidth()));
+  if (tiers.contains("nvlink")) CHECK(tiers.at("nvlink").second == expected.nvlink);
+  CHECK(tiers.contains("nic") == (expected.nics > 0));
+  if (tiers.contains("nic")) CHECK(tiers.at("nic") == std::pair(expected.nics, expected.nic));
+  // Leaves send up what they take.
+  if (tiers.contains("spine")) {
+    const auto [links, rate] = tiers.at("spine");
+    CHECK(rate * links == expected.nic * expected.nics);
+  }
 }
 
 TEST_CASE("presets can be used, replaced and built upon") {

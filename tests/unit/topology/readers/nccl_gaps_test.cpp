@@ -136,8 +136,8 @@ TEST_CASE("an overlay adds NICs to a file that has none") {
   CHECK(has_note(result, "2 NICs from the overlay"));
   CHECK_THAT(error_of([&] { read_devices(devices, "hosts: 2\n" + nic); }),
              Catch::Contains("2 hosts without a NIC") && Catch::Contains("'nics: 8'"));
-  CHECK_THAT(error_of([&] { read_devices(devices, "nics: 65\n" + nic); }),
-             Catch::Contains("nics: found '65'"));
+  CHECK_THAT(error_of([&] { read_devices(devices, "nics: 1025\n" + nic); }),
+             Catch::Contains("nics: found '1025'"));
 }
 
 TEST_CASE("a file with bus ids only is refused with those to put into the overlay") {
