@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <optional>
@@ -20,6 +21,7 @@ struct Setting {
   std::string name;
   std::string value;
   std::string reason;
+  bool is_optional = false;  ///< right on some networks that a cluster file does not tell apart
 };
 
 /// The leaf that an adapter's first link leads to.
@@ -32,7 +34,10 @@ std::optional<Setting> hca(const std::vector<topology::Adapter>& adapters) {
   std::map<std::string, std::string> names;  // by host
   for (const topology::Adapter& adapter : adapters) {
     const std::string device = adapter.devices.substr(0, adapter.devices.find(' '));
-    if (!device.starts_with("mlx") && !device.starts_with("bnxt") && !device.starts_with("irdma")) {
+    const bool is_plain = std::ranges::all_of(
+        device, [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; });
+    if (!is_plain || (!device.starts_with("mlx") && !device.starts_with("bnxt") &&
+                      !device.starts_with("irdma"))) {
       return std::nullopt;
     }
     std::string& list = names[adapter.host];
@@ -106,8 +111,9 @@ std::optional<Setting> queue_pairs(const topology::Topology& cluster,
   return Setting{
       "NCCL_IB_QPS_PER_CONNECTION", std::to_string(std::min(uplinks, kMostQueues)),
       fmt::format("a leaf has {} uplinks, and a queue pair keeps to one of them where switches "
-                  "choose by hash (RoCE without adaptive routing)",
-                  uplinks)};
+                  "choose by hash. Of use on RoCE without adaptive routing alone",
+                  uplinks),
+      true};
 }
 
 std::optional<Setting> staging(const topology::Topology& cluster) {
@@ -151,7 +157,8 @@ class NcclEnvExporter : public Exporter {
          {hca(adapters), cross_nic(cluster, adapters), queue_pairs(cluster, adapters),
           sockets(cluster, adapters), staging(cluster)}) {
       if (one) {
-        text += fmt::format("\n# {}\nexport {}={}\n", one->reason, one->name, one->value);
+        text += fmt::format("\n# {}\n{}export {}={}\n", one->reason, one->is_optional ? "# " : "",
+                            one->name, one->value);
         is_empty = false;
       }
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "base/error.hpp"
@@ -14,6 +15,11 @@ std::vector<HostSlots> host_slots(const topology::Topology& cluster) {
   std::set<std::string> seen;
   for (std::size_t r = 0; r < cluster.rank_count(); ++r) {
     const topology::Node& node = cluster.node(cluster.node_of(Rank(r)));
+    if (node.host.empty() && node.kind != topology::NodeKind::kHost) {
+      throw ConfigError(ErrorContext{"", "cluster '" + cluster.name() + "'",
+                                     fmt::format("rank {} ('{}') without a host", r, node.name),
+                                     "a file that says which ranks share a host"});
+    }
     const std::string name = node.host.empty() ? node.name : node.host;
     if (!hosts.empty() && hosts.back().name == name) {
       ++hosts.back().ranks;
@@ -33,10 +39,14 @@ std::vector<HostSlots> host_slots(const topology::Topology& cluster) {
 
 void require_plain_names(std::span<const HostSlots> hosts) {
   for (const HostSlots& host : hosts) {
-    if (host.name.find_first_of(" \t\r\n,=#[]\"'") != std::string::npos) {
-      throw ConfigError(
-          ErrorContext{"", "host names", "'" + host.name + "'",
-                       "names without spaces and , = # [ ] \" ', which hostfiles cannot quote"});
+    const auto is_plain = [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+    };
+    if (host.name.empty() || host.name.front() == '-' ||
+        !std::ranges::all_of(host.name, is_plain)) {
+      throw ConfigError(ErrorContext{"", "host names", "'" + host.name + "'",
+                                     "names of letters, digits, '.', '-' and '_': neither "
+                                     "hostfiles nor scripts quote others"});
     }
   }
 }
@@ -74,7 +84,10 @@ std::string torchrun_script(std::span<const HostSlots> hosts) {
 case "$(hostname)" in
 )sh";
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    text += fmt::format("{0}|{0}.*) node={1}; ranks={2};;\n", hosts[i].name, i, hosts[i].ranks);
+    const std::string& name = hosts[i].name;
+    const std::string beside = name.substr(0, name.find('.'));  // what `hostname` may say instead
+    text += fmt::format("{}|{}{}) node={}; ranks={};;\n", name, beside == name ? "" : beside + "|",
+                        beside + ".*", i, hosts[i].ranks);
   }
   text += fmt::format(
       R"sh(*) echo "$(hostname) is none of the {0} hosts of this job" >&2; exit 2;;

@@ -29,7 +29,7 @@ std::string how_to(const topology::Topology& cluster) {
   std::string text = fmt::format(
       R"(## Use
 
-With rackrail's plugin, for NCCL 2.19 and later. Sizes without a line stay as NCCL has them:
+With rackrail's plugin, for NCCL 2.21 and later. Sizes without a line stay as NCCL has them:
 
 ```sh
 export NCCL_TUNER_PLUGIN=$PWD/{0}      # finds {1} beside itself,
@@ -37,8 +37,8 @@ export NCCL_TUNER_CONFIG_FILE=$PWD/{1}      # or where this says
 export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING     # to see what it chooses
 ```
 
-With NVIDIA's example plugin (`plugins/tuner/example` of NCCL), which gives one channel to a size without a line, so
-that this table has all sizes of all collectives:
+With NVIDIA's example plugin (`plugins/tuner/example` of NCCL), which gives one channel to what has no line, so that
+this table has all sizes of all collectives. Communicators of other numbers of ranks go by rings:
 
 ```sh
 export NCCL_TUNER_CONFIG_FILE=$PWD/{2}
@@ -77,7 +77,9 @@ std::string rccl_table(const topology::Topology& cluster) {
 std::string to_text(const Setting& setting) {
   const std::string text =
       fmt::format("{} {}", to_string(setting.algorithm), to_string(setting.protocol));
-  return setting.chunk > Bytes(0) ? text + ", chunks of " + to_string(setting.chunk) : text;
+  return setting.chunk > Bytes(0)
+             ? text + ", chunks of " + to_string(setting.chunk) + " (NCCL 2.30)"
+             : text;
 }
 
 std::string tuner_page(const topology::Topology& cluster, std::span<const ShapeTuning> shapes) {
@@ -85,8 +87,9 @@ std::string tuner_page(const topology::Topology& cluster, std::span<const ShapeT
       R"(# NCCL's choice on {}
 
 Computed by rackrail from the cluster file; nothing was measured. Another choice than NCCL's own is made where it is
-predicted to save {:.0f} % of an all-reduce's time or more; less is within the error of the prediction. Measure with
-nccl-tests before and after.
+predicted to save {:.0f} % of an all-reduce's time or more; less is within the error of the prediction. What NCCL would
+choose by itself is rackrail's copy of NCCL's formula, whose constants differ between versions and GPUs: with
+NCCL_DEBUG_SUBSYS=TUNING it says what it takes. Measure with nccl-tests before and after.
 
 {}
 ## What it should gain

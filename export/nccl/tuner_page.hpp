@@ -21,7 +21,7 @@ std::string rccl_table(const topology::Topology& cluster);
 /// Markdown.
 std::string tuner_page(const topology::Topology& cluster, std::span<const ShapeTuning> shapes);
 
-/// "nvls-tree simple, chunks of 128 KiB".
+/// "nvls-tree simple, chunks of 128 KiB (NCCL 2.30)".
 std::string to_text(const Setting& setting);
 
 }  // namespace rackrail::exporting::nccl

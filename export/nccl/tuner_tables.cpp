@@ -65,6 +65,27 @@ void add_sizes(std::vector<TableRow>& rows, const ShapeTuning& shape, Collective
   }
 }
 
+void add_rings(std::vector<TableRow>& rows, const ShapeTuning& shape, Collective collective) {
+  add_sizes(rows, shape, collective, [&](const SizeTuning& size) {
+    return std::optional(Setting{Algorithm::kRing, size.one_way, shape.channels, Bytes(0)});
+  });
+}
+
+/// For communicators of shapes that were not looked at: rings, as in this one.
+void add_any_shape(std::vector<TableRow>& rows, const ShapeTuning& shape) {
+  std::vector<TableRow> rings;
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter,
+        Collective::kBroadcast, Collective::kReduce}) {
+    add_rings(rings, shape, collective);
+  }
+  for (TableRow& row : rings) {
+    row.nodes = 0;
+    row.ranks = 0;
+    rows.push_back(row);
+  }
+}
+
 /// NVLS where it is there, for buffers that the switch can reach.
 void add_registered(std::vector<TableRow>& rows, const ShapeTuning& shape, Collective collective) {
   if (shape.has_sharp && shape.nodes == 1) {
@@ -106,10 +127,11 @@ std::vector<TableRow> covering_rows(std::span<const ShapeTuning> shapes) {
     }
     for (const Collective collective : {Collective::kAllGather, Collective::kReduceScatter,
                                         Collective::kBroadcast, Collective::kReduce}) {
-      add_sizes(rows, shape, collective, [&](const SizeTuning& size) {
-        return std::optional(Setting{Algorithm::kRing, size.one_way, shape.channels, Bytes(0)});
-      });
+      add_rings(rows, shape, collective);
     }
+  }
+  if (!shapes.empty()) {
+    add_any_shape(rows, shapes.front());
   }
   return rows;
 }
@@ -121,10 +143,11 @@ std::string to_nccl_csv(std::span<const TableRow> rows, std::string_view title, 
       "regBuff{}\n",
       title, with_chunk ? ",chunk_bytes" : "");
   for (const TableRow& row : rows) {
+    const auto any = [](std::size_t count) { return count > 0 ? std::to_string(count) : "-1"; };
     text += fmt::format("{},{},{},{},{},{},{},{},-1,{}", name_of(row.collective), row.least_bytes,
                         row.most_bytes, table_name(row.setting.algorithm),
-                        table_name(row.setting.protocol), row.setting.channels, row.nodes,
-                        row.ranks, row.needs_registered_buffers ? 1 : -1);
+                        table_name(row.setting.protocol), row.setting.channels, any(row.nodes),
+                        any(row.ranks), row.needs_registered_buffers ? 1 : -1);
     text += with_chunk ? fmt::format(",{}\n", row.setting.chunk.count()) : "\n";
   }
   return text;

@@ -42,8 +42,8 @@ struct TableRow {
   std::uint64_t least_bytes = 0;
   std::uint64_t most_bytes = 0;
   Setting setting;
-  std::size_t nodes = 1;
-  std::size_t ranks = 1;
+  std::size_t nodes = 1;  ///< 0: any
+  std::size_t ranks = 1;  ///< 0: any
   bool needs_registered_buffers = false;
 };
 
@@ -51,7 +51,7 @@ struct TableRow {
 /// are one row. A size between two that were looked at is with the nearer one, by ratio.
 std::vector<TableRow> overriding_rows(std::span<const ShapeTuning> shapes);
 /// Every size of every collective; those other than all-reduces by a ring, with registered buffers
-/// by NVLS where there is one.
+/// by NVLS where there is one. Communicators of other shapes have rings, too.
 std::vector<TableRow> covering_rows(std::span<const ShapeTuning> shapes);
 
 /// NVIDIA's ten columns; `with_chunk` adds the eleventh.

@@ -72,14 +72,18 @@ SizeTuning tune_size(const Machine& machine, Bytes size, const std::vector<Optio
   result.size = size;
   result.one_way = sim::nccl::tune_one_way_ring(machine, size);
   std::optional<Duration> fastest;
+  const auto time_of = [&](const Option& option) {
+    return sim::nccl::all_reduce(machine, size, {option.setting.algorithm, option.setting.protocol},
+                                 option.parameters)
+        .time;
+  };
   for (const Option& option : options) {
     const Setting& setting = option.setting;
-    const Duration time =
-        sim::nccl::all_reduce(machine, size, {setting.algorithm, setting.protocol},
-                              option.parameters)
-            .time;
-    if (setting.algorithm == usual.algorithm && setting.protocol == usual.protocol &&
-        setting.chunk == Bytes(0)) {
+    if (setting.chunk > Bytes(0)) {
+      continue;
+    }
+    const Duration time = time_of(option);
+    if (setting.algorithm == usual.algorithm && setting.protocol == usual.protocol) {
       result.usual = setting;
       result.usual_time = time;
     }
@@ -92,6 +96,19 @@ SizeTuning tune_size(const Machine& machine, Bytes size, const std::vector<Optio
   if (result.time > scaled(result.usual_time, 1 - kWorthOverriding)) {
     result.chosen = result.usual;
     result.time = result.usual_time;
+  }
+  // A chunk is worth a line only beside the algorithm that is right without it: few versions of
+  // NCCL ask for it.
+  for (const Option& option : options) {
+    const Setting& setting = option.setting;
+    if (setting.chunk == Bytes(0) || setting.algorithm != result.chosen.algorithm ||
+        setting.protocol != result.chosen.protocol) {
+      continue;
+    }
+    if (const Duration time = time_of(option); time <= scaled(result.time, 1 - kWorthOverriding)) {
+      result.chosen = setting;
+      result.time = time;
+    }
   }
   return result;
 }

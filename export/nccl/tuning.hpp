@@ -24,7 +24,7 @@ struct Setting {
   sim::nccl::Algorithm algorithm = sim::nccl::Algorithm::kRing;
   sim::nccl::Protocol protocol = sim::nccl::Protocol::kSimple;
   int channels = 0;
-  Bytes chunk;  ///< per channel; 0: NCCL's own
+  Bytes chunk;  ///< per channel; 0: NCCL's own. NCCL asks for it from 2.30 on
 
   bool operator==(const Setting&) const = default;
 };

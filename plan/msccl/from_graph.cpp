@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "plan/equal_chunks.hpp"
@@ -63,12 +64,18 @@ class Writer {
     const bool is_full = channel < 0 || room_used(from, blocks.first) + steps > kMostSteps ||
                          room_used(to, blocks.second) + steps > kMostSteps;
     if (is_sender && is_full) {
-      if (++channel >= kMostChannels) {
+      do {
+        ++channel;
+      } while (channel < kMostChannels && (blocks_of_[{from, channel, true}] == kMostPeers ||
+                                           blocks_of_[{to, channel, false}] == kMostPeers));
+      if (channel >= kMostChannels) {
         refuse_schedule(graph_,
-                        fmt::format("more than {} steps between ranks {} and {}",
-                                    kMostSteps * static_cast<std::size_t>(kMostChannels), from, to),
-                        "fewer: --to msccl of a plan with larger pieces");
+                        fmt::format("more steps and peers of ranks {} and {} than {} channels take",
+                                    from, to, kMostChannels),
+                        "fewer: a plan with larger pieces, or another --schedule");
       }
+      ++blocks_of_[{from, channel, true}];
+      ++blocks_of_[{to, channel, false}];
       program_.channels = std::max(program_.channels, channel + 1);
       blocks = {new_block(from, static_cast<int>(to), -1, channel),
                 new_block(to, -1, static_cast<int>(from), channel)};
@@ -158,6 +165,8 @@ class Writer {
     std::pair<int, int> blocks;
   };
   std::map<std::pair<std::uint32_t, std::uint32_t>, Connection> connections_;
+  /// By rank, channel and whether they send.
+  std::map<std::tuple<std::uint32_t, int, bool>, int> blocks_of_;
   std::vector<StepId> sends_;                    // by transfer: its last step
   std::vector<StepId> receives_;                 // likewise
   std::vector<std::map<int, StepId>> last_sum_;  // by rank and place

@@ -17,6 +17,7 @@ namespace rackrail::plan::msccl {
 inline constexpr std::size_t kMostSteps = 256;  ///< per thread block
 inline constexpr int kMostChannels = 32;
 inline constexpr int kMostCount = 71;  ///< chunks of a step
+inline constexpr int kMostPeers = 32;  ///< blocks of a channel that send, and that receive
 
 /// Works in place. Throws ConfigError for what the format does not have: codecs, mutual sums, parts
 /// of ranks that are not equal, more channels, and chunks so unequal that the smallest does not

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kMostGpus = 4096;
 constexpr int kLargestNumber = 1 << 20;
+constexpr std::int64_t kMostCells = std::int64_t{1} << 22U;  // chunks of all GPUs
 constexpr std::size_t kMostStepsRead = 4'000'000;
 
 constexpr std::array<std::pair<std::string_view, StepType>, 9> kTypes{{
@@ -182,8 +183,10 @@ Gpu read_gpu(const Element& element, int rank, int ranks, std::size_t& steps) {
     }
     block.channel = tb.number("chan", 0, kLargestNumber);
     for (const Element& step : tb.children("step")) {
-      if (++steps > kMostStepsRead) {
-        step.fail("one step more", fmt::format("at most {}", kMostStepsRead));
+      steps += 1 + static_cast<std::size_t>(step.number_or("cnt", 0, kLargestNumber, 0));
+      if (steps > kMostStepsRead) {
+        step.fail("one step more",
+                  fmt::format("at most {} steps and chunks of steps", kMostStepsRead));
       }
       block.steps.push_back(read_step(step, gpu, block));
     }
@@ -257,6 +260,10 @@ Program parse_program(const std::string& content, const std::string& file) {
   program.is_in_place = root.number_or("inplace", 0, 1, 0) == 1;
   program.is_out_of_place = root.number_or("outofplace", 0, 1, program.is_in_place ? 0 : 1) == 1;
   const int ranks = root.number("ngpus", 1, kMostGpus);
+  if (static_cast<std::int64_t>(program.chunks) * ranks > kMostCells) {
+    root.fail(fmt::format("{} chunks on each of {} GPUs", program.chunks, ranks),
+              fmt::format("at most {} together", kMostCells));
+  }
   std::size_t steps = 0;
   for (const Element& gpu : root.children("gpu")) {
     if (gpu.number("id", 0, ranks - 1) != std::ssize(program.gpus)) {

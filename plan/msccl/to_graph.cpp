@@ -183,11 +183,13 @@ class Converter {
   /// What a step that sends puts under way, from the chunks of `place`.
   void send(std::size_t step, const Place& place) {
     const std::uint32_t gpu = order_.place(step).gpu;
+    std::vector<std::size_t> waits = before_[step];
+    waits.insert(waits.end(), own_.begin(), own_.end());
     const ThreadBlock& block = program_.gpus[gpu].blocks[order_.place(step).block];
     for (int i = 0; i < order_.step(step).count; ++i) {
       const std::uint32_t chunk = read_chunk(step, place, i);
       GraphCell& source = graph_cell(gpu, chunk);
-      Message message{gpu, static_cast<std::uint32_t>(block.send_to), chunk, {}, before_[step]};
+      Message message{gpu, static_cast<std::uint32_t>(block.send_to), chunk, {}, waits};
       message.waits_for.insert(message.waits_for.end(), source.messages.begin(),
                                source.messages.end());
       sort_and_deduplicate(message.waits_for);
@@ -195,8 +197,7 @@ class Converter {
       sent_values_.push_back(source.value);
       messages_.push_back(std::move(message));
     }
-    // Who waits for this step waits for what it waited for.
-    before_[step] = sent_[step];
+    own_ = sent_[step];
   }
 
   /// Applies a message to a chunk of the graph.
@@ -214,7 +215,7 @@ class Converter {
     }
     cell.messages.push_back(message);
     cell.value = value;
-    before_[step].push_back(message);
+    own_.push_back(message);
   }
 
   void receive(std::size_t step) {
@@ -289,11 +290,13 @@ class Converter {
   }
 
   void run(std::size_t step) {
+    own_.clear();
     for (const std::size_t earlier : {order_.previous(step), order_.wanted(step)}) {
       if (earlier != kNoStep) {
         before_[step].insert(before_[step].end(), before_[earlier].begin(), before_[earlier].end());
       }
     }
+    sort_and_deduplicate(before_[step]);
     const Step& what = order_.step(step);
     if (what.type == StepType::kCopy || what.type == StepType::kReduce) {
       work_locally(step);
@@ -301,11 +304,13 @@ class Converter {
     if (receives(what.type)) {
       receive(step);
     }
-    sort_and_deduplicate(before_[step]);
     if (what.type == StepType::kReceiveReduceSend) {
       send_sum(step);
     } else if (sends(what.type)) {
       send(step, what.type == StepType::kSend ? what.source : what.target);
+    }
+    if (!own_.empty()) {
+      before_[step] = own_;
     }
   }
 
@@ -411,9 +416,12 @@ class Converter {
   std::map<std::tuple<std::uint32_t, Buffer, std::uint32_t>, Cell> cells_;  // GPU, buffer, chunk
   std::vector<GraphCell> graph_cells_;                                      // by GPU and chunk
   std::vector<Message> messages_;
-  std::vector<Value> sent_values_;                // by message
-  std::vector<std::vector<std::size_t>> sent_;    // by step: its messages, by chunk
-  std::vector<std::vector<std::size_t>> before_;  // by step: messages that are known to be done
+  std::vector<Value> sent_values_;              // by message
+  std::vector<std::vector<std::size_t>> sent_;  // by step: its messages, by chunk
+  /// By step: messages that those after it wait for: its own, or where it has none those before it.
+  /// What these waited for needs no other wait.
+  std::vector<std::vector<std::size_t>> before_;
+  std::vector<std::size_t> own_;  // of the step that runs
 };
 
 }  // namespace

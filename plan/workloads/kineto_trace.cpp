@@ -105,6 +105,11 @@ class TraceCollector {
       has_origin_ = true;
     }
     event.start -= origin_;
+    if (!(std::abs(event.start) < kLongest)) {
+      throw ConfigError(ErrorContext{
+          file_, "", fmt::format("events {:.0f} s apart", std::abs(event.start) * 1e-6),
+          fmt::format("a trace of less than {:.0f} s", kLongest * 1e-6)});
+    }
     if (event.category == "kernel" || event.category.starts_with("gpu_mem")) {
       take_kernel(event);
     } else if (event.category.ends_with("_runtime") || event.category.ends_with("_driver") ||

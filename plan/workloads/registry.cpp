@@ -89,7 +89,11 @@ bool is_json_with(std::string_view content, std::string_view key) {
 Workload read_workload_text(const std::string& content, const std::filesystem::path& path,
                             const WorkloadOptions& options) {
   if (is_gzip(content)) {
-    return read_workload_text(gunzip(content, path.string()), path, options);
+    const std::string inside = gunzip(content, path.string());
+    if (is_gzip(inside)) {
+      throw ConfigError(ErrorContext{path.string(), "", "gzip within gzip", "it packed once"});
+    }
+    return read_workload_text(inside, path, options);
   }
   refuse_archive(content, path.string());
   const WorkloadReader& reader = reader_for(path, content);

@@ -17,7 +17,12 @@ constexpr std::int64_t kMostParameters = std::int64_t{1} << 50U;
 }  // namespace
 
 void ModelBuilder::add(ModelPart part) {
-  const std::int64_t elements = part.elements();  // each side is at most 2²⁴·2²⁴
+  // Sides are products of what the file says, so their own product need not be a number.
+  if (part.columns > 0 && part.rows > kLargestTensor / part.columns) {
+    config_.fail(part.name, fmt::format("a tensor of {} x {}", part.rows, part.columns),
+                 fmt::format("at most {} parameters", kLargestTensor));
+  }
+  const std::int64_t elements = part.elements();
   parameters_ += part.has_gradient() ? elements : 0;
   if (elements > kLargestTensor || parameters_ > kMostParameters ||
       model.parts.size() >= kMostTensors) {

@@ -13,6 +13,8 @@
 namespace rackrail::topology {
 namespace {
 
+constexpr std::size_t kLongestName = 255;  // of a host, with its domain
+
 [[noreturn]] void fail(std::string_view found, const std::string& expected) {
   throw ConfigError(ErrorContext{"", "", fmt::format("'{}'", found), expected});
 }
@@ -50,6 +52,7 @@ std::vector<std::string> numbers_in(std::string_view ranges, std::string_view na
     const std::size_t dash = range.find('-');
     const std::string_view first = range.substr(0, dash);
     const std::string_view last = dash == range.npos ? first : range.substr(dash + 1);
+    if (first.size() > kLongestName) fail(name.substr(0, kLongestName), "shorter numbers");
     const std::optional<std::uint32_t> low = number(first);
     const std::optional<std::uint32_t> high = number(last);
     if (!low || !high || *low > *high) {
@@ -70,6 +73,9 @@ std::vector<std::string> expand_name(std::string_view name, std::size_t most) {
   std::vector<std::string> names{""};
   for (std::string_view rest = name; !rest.empty();) {
     const std::size_t open = std::min(rest.find('['), rest.size());
+    if (names.front().size() + open > kLongestName) {
+      fail(name.substr(0, kLongestName), fmt::format("names of at most {} letters", kLongestName));
+    }
     for (std::string& one : names) one += rest.substr(0, open);
     rest.remove_prefix(open);
     if (rest.empty()) break;

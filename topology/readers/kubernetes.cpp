@@ -73,7 +73,8 @@ std::vector<std::string> places_of(const NodeLabels& labels, const LabelFamily& 
       const char* const begin = label->first.data() + prefix.size();
       const char* const end = label->first.data() + label->first.size();
       int tier = 0;
-      if (std::from_chars(begin, end, tier).ptr == end && !label->second.empty()) {
+      const auto [last, error] = std::from_chars(begin, end, tier);
+      if (error == std::errc() && last == end && tier >= 0 && !label->second.empty()) {
         numbered[family.counts_inward ? -tier : tier] = label->second;
       }
     }

@@ -136,6 +136,7 @@ class NumberedParser {
     const std::vector<std::string_view> words = words_of(line);
     if (!number_of(words.front())) return false;
     const std::optional<std::size_t> to = words.size() > 3 ? number_of(words[1]) : std::nullopt;
+    if (!to && links_.size() >= link_count_) return false;
     if (!to) fail(line, "'source target rate delay error-rate'");
     NumberedLink link{*number_of(words[0]), *to, {}, {}};
     if (link.from >= nodes_ || link.to >= nodes_ || link.from == link.to) {

@@ -100,8 +100,9 @@ class ConfParser {
       read_switches(fields);
     } else if (fields.contains("BlockName")) {
       allow_only(fields, {"BlockName", "Nodes"});
-      for (std::string& name : names(fields, "BlockName")) {
-        topology_.blocks.push_back({std::move(name), names(fields, "Nodes"), where_});
+      const std::vector<std::string> hosts = names(fields, "Nodes");
+      for (std::string& name : names_of_lists(fields, "BlockName", hosts.size())) {
+        topology_.blocks.push_back({std::move(name), hosts, where_});
       }
     } else if (fields.contains("BlockSizes")) {
       allow_only(fields, {"BlockSizes"});
@@ -115,10 +116,24 @@ class ConfParser {
   void read_switches(const ConfFields& fields) {
     allow_only(fields, {"SwitchName", "Switches", "Nodes", "LinkSpeed"});
     has_link_speed_ = has_link_speed_ || fields.contains("LinkSpeed");
-    for (std::string& name : names(fields, "SwitchName")) {
-      topology_.switches.push_back(
-          {std::move(name), names(fields, "Switches"), names(fields, "Nodes"), where_});
+    const std::vector<std::string> below = names(fields, "Switches");
+    const std::vector<std::string> hosts = names(fields, "Nodes");
+    for (std::string& name : names_of_lists(fields, "SwitchName", below.size() + hosts.size())) {
+      topology_.switches.push_back({std::move(name), below, hosts, where_});
     }
+  }
+
+  /// Names that have a list of so many others each. Throws ConfigError where these are too many
+  /// together.
+  std::vector<std::string> names_of_lists(const ConfFields& fields, std::string_view key,
+                                          std::size_t others) {
+    std::vector<std::string> all = names(fields, key);
+    listed_ += all.size() * others;
+    if (listed_ > kMostListed) {
+      fail(fmt::format("{} names of {} others each", all.size(), others),
+           fmt::format("at most {} names in the lists of all lines", kMostListed));
+    }
+    return all;
   }
 
   void allow_only(const ConfFields& fields, std::initializer_list<std::string_view> keys) const {
@@ -142,7 +157,9 @@ class ConfParser {
 
   std::string file_;
   std::string where_;
+  static constexpr std::size_t kMostListed = 4 * kMostNetworkNames;
   bool has_link_speed_ = false;
+  std::size_t listed_ = 0;
   SlurmTopology topology_;
 };
 

@@ -10,10 +10,10 @@
 #include <cstdlib>
 #include <exception>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <new>
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "export/nccl/plugin/table.hpp"
@@ -55,12 +55,14 @@ std::string table_path() {
   return (slash == path.npos ? "" : path.substr(0, slash + 1)) + kTableFile;
 }
 
+/// None where it cannot be read, as a folder cannot.
 std::optional<std::string> text_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) {
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
     return std::nullopt;
   }
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  return text.str();
 }
 
 void load(Context& context) {
@@ -140,7 +142,9 @@ int get_coll_info_v2(void* handle, int function, std::size_t bytes, int collnet,
     const bool is_collnet =
         one.algorithm == Algorithm::kCollnetDirect || one.algorithm == Algorithm::kCollnetChain;
     const bool is_nvls = one.algorithm == Algorithm::kNvls || one.algorithm == Algorithm::kNvlsTree;
-    return (!is_collnet || collnet != 0) && (!is_nvls || nvls != 0);
+    // The first versions do not know PAT.
+    return (!is_collnet || collnet != 0) && (!is_nvls || nvls != 0) &&
+           one.algorithm != Algorithm::kPat;
   });
   if (rule != nullptr) {
     *algorithm = static_cast<int>(rule->algorithm);

@@ -2,8 +2,9 @@
 // NVIDIA/nccl: src/include/plugin/tuner/tuner_v*.h and src/plugin/tuner*.cc.
 //
 // NCCL opens the library that NCCL_TUNER_PLUGIN names and looks for one structure, from its newest
-// version down: v2 came with 2.19, v3 with 2.22, v4 with 2.23, v5 with 2.28, v6 with 2.30, v7
-// after. Each communicator gets a context of its own. Calls of one context do not overlap.
+// version down: 2.21 and 2.22 know v2, 2.23 v3, 2.24 to 2.27 v4, 2.28 and 2.29 v5, 2.30 v6, later
+// ones v7. (2.19 and 2.20 know a v1, which is not here.) Each communicator gets a context of its
+// own. Calls of one context do not overlap.
 #pragma once
 
 #include <cstddef>

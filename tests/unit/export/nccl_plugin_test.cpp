@@ -255,6 +255,16 @@ TEST_CASE("a tuner of other communicators, or without a table, leaves the choice
     CHECK(was_logged("2 rackrail tuner: no table at '/nowhere/tuner.csv'"));
     CHECK(tuner.destroy(context) == kSuccess);
   }
+  SECTION("a folder") {
+    ::setenv("NCCL_TUNER_CONFIG_FILE", "/tmp", 1);
+    const Plugin plugin;
+    const auto& tuner = plugin.version<TunerV4>(4);
+    void* context = nullptr;
+    REQUIRE(tuner.init(8, 1, remember, &context) == kSuccess);
+    ::unsetenv("NCCL_TUNER_CONFIG_FILE");
+    CHECK(was_logged("2 rackrail tuner: no table at '/tmp'"));
+    CHECK(tuner.destroy(context) == kSuccess);
+  }
   SECTION("a file that cannot be read, and no logger") {
     const TableFile table("allreduce,0,65536,trees,ll,8,1,8\n");
     const Plugin plugin;

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/csv.hpp"
@@ -83,8 +84,9 @@ TEST_CASE("a table for NVIDIA's example plugin covers every size of every collec
   const std::vector<nccl_tuner::Rule> rules = rules_of(csv);
   for (int function = 0; function < 5; ++function) {
     for (const std::size_t bytes : {0UL, 1UL, 2048UL, 2049UL, 524288UL, 524289UL, 1UL << 40U}) {
-      for (const int registered : {0, 1}) {
-        const nccl_tuner::Question question{function, bytes, 2, 16, 1, registered};
+      for (const auto& [nodes, ranks, registered] :
+           {std::tuple(2UL, 16UL, 0), {2UL, 16UL, 1}, {3UL, 5UL, 0}, {1UL, 2UL, 1}}) {
+        const nccl_tuner::Question question{function, bytes, nodes, ranks, 1, registered};
         const auto rule = std::ranges::find_if(
             rules, [&](const nccl_tuner::Rule& one) { return matches(one, question); });
         REQUIRE(rule != rules.end());

@@ -13,7 +13,8 @@ namespace rackrail::exporting {
 
 namespace {
 
-topology::Topology boxes(int hosts, const std::string& device_class = "A100") {
+topology::Topology boxes(int hosts, const std::string& device_class = "A100",
+                         const std::string& nvswitch = "") {
   return topology::read_cluster_text(
              "boxes.yaml",
              "name: boxes\n"
@@ -23,7 +24,9 @@ topology::Topology boxes(int hosts, const std::string& device_class = "A100") {
              "    device_class: " +
                  device_class +
                  "\n"
-                 "    nvlink: { bandwidth: 300 GB/s, latency: 300 ns }\n"
+                 "    nvlink: { bandwidth: 300 GB/s, latency: 300 ns" +
+                 nvswitch +
+                 " }\n"
                  "    pcie: { bandwidth: 31.5 GB/s, latency: 500 ns }\n"
                  "    nics: { count: 4, bandwidth: 200 Gbit/s, latency: 1 us }\n"
                  "racks: { hosts: " +
@@ -35,19 +38,25 @@ topology::Topology boxes(int hosts, const std::string& device_class = "A100") {
 
 TEST_CASE("a choice other than NCCL's is one that the model says is faster by what is worth it",
           "[export]") {
-  const topology::Topology cluster = boxes(2);
+  const bool has_sharp = GENERATE(false, true);
+  const int hosts = has_sharp ? 4 : 2;
+  const topology::Topology cluster =
+      boxes(hosts, "H100", has_sharp ? ", multicasts: true, reduces: true" : "");
   const sim::nccl::Parameters parameters = sim::nccl::usual_parameters();
   const auto shapes = nccl::tune_all_reduces(cluster, parameters, {});
-  REQUIRE(shapes.size() == 2);
-  CHECK(shapes[0].nodes == 1);
-  CHECK(shapes[1].nodes == 2);
+  CHECK(shapes.front().nodes == 1);
+  CHECK(shapes.back().nodes == static_cast<std::size_t>(hosts));
   for (const nccl::ShapeTuning& shape : shapes) {
     REQUIRE(shape.sizes.size() == 24);
     const sim::nccl::Machine machine(cluster, shape.nodes, shape.gpus_per_node);
     for (const nccl::SizeTuning& size : shape.sizes) {
       const auto time_of = [&](const nccl::Setting& setting) {
+        sim::nccl::Parameters with_chunk = parameters;
+        if (setting.chunk > Bytes(0)) {
+          with_chunk.nvls_tree_chunk = setting.chunk;
+        }
         return sim::nccl::all_reduce(machine, size.size, {setting.algorithm, setting.protocol},
-                                     parameters)
+                                     with_chunk)
             .time;
       };
       const sim::nccl::Tuned usual = sim::nccl::tune(machine, size.size, {});
@@ -57,6 +66,11 @@ TEST_CASE("a choice other than NCCL's is one that the model says is faster by wh
       CHECK(size.time == time_of(size.chosen));
       if (size.is_overridden()) {
         CHECK(size.gain() >= nccl::kWorthOverriding);
+        // NCCL before 2.30 does not ask for a chunk: the choice is worth it or NCCL's without one.
+        nccl::Setting without = size.chosen;
+        without.chunk = Bytes(0);
+        CHECK((without == size.usual ||
+               time_of(without) <= scaled(size.usual_time, 1 - nccl::kWorthOverriding)));
       } else {
         CHECK(size.time == size.usual_time);
       }

@@ -93,6 +93,23 @@ TEST_CASE("an order that no launcher can start is refused", "[export]") {
   CHECK_THROWS_AS(host_slots(cluster), ConfigError);
 }
 
+TEST_CASE("names that a shell would read otherwise are refused", "[export]") {
+  for (const char* name : {"n`id`1", "n1;reboot", "$HOME", "a b", "-n", "n1\nn2", ""}) {
+    CAPTURE(name);
+    const std::vector<HostSlots> hosts{{name, 1}};
+    CHECK_THROWS_AS(require_plain_names(hosts), ConfigError);
+  }
+  const std::vector<HostSlots> plain{{"gpu-01.rack_2.example", 1}};
+  CHECK_NOTHROW(require_plain_names(plain));
+}
+
+TEST_CASE("a node with its domain knows itself by the name without it", "[export]") {
+  const std::vector<HostSlots> hosts{{"n1.a.example", 1}, {"n2.a.example", 1}};
+  CHECK(output_of(torchrun_script(hosts), "n2").find("--node-rank=1") != std::string::npos);
+  CHECK(output_of(torchrun_script(hosts), "n2.a.example").find("--node-rank=1") !=
+        std::string::npos);
+}
+
 TEST_CASE("Kubernetes gets a label for each tier of hosts, the outermost level first", "[export]") {
   const auto files = files_of("kueue", racks(2, false));
   CHECK(files.at("labels.sh")

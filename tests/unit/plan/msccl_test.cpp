@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <filesystem>
@@ -152,6 +153,39 @@ TEST_CASE("our own graphs come back from MSCCL programs, and add up there", "[ms
     check_conversion(read);
     CHECK(to_graph(read, "x.xml").transfers().size() == graph.transfers().size());
   }
+}
+
+TEST_CASE("no channel has more blocks of a GPU than its executor takes", "[msccl]") {
+  constexpr int kRanks = 40;
+  examples::Draft draft;
+  draft.collective = Collective::kAllGather;
+  draft.ranks = kRanks;
+  draft.weights.assign(kRanks, 1);
+  for (int src = 0; src < kRanks; ++src) {
+    draft.owners.emplace_back(src);
+    for (int dst = 0; dst < kRanks; ++dst) {
+      if (src != dst) {
+        draft.add(src, dst, TransferOp::kCopy, {}, static_cast<std::uint32_t>(src));
+      }
+    }
+  }
+  const Program program = from_graph(draft.build());
+  CHECK(program.channels == 2);
+  for (const Gpu& gpu : program.gpus) {
+    std::vector<int> sending(2, 0);
+    for (const ThreadBlock& block : gpu.blocks) {
+      sending.at(static_cast<std::size_t>(block.channel)) += block.send_to >= 0 ? 1 : 0;
+    }
+    CHECK(std::ranges::max(sending) <= kMostPeers);
+  }
+  test::check_msccl_result(program, 1);
+}
+
+TEST_CASE("sizes that a few words ask for are refused", "[msccl]") {
+  std::string huge = there_and_back();
+  huge.replace(huge.find("nchunksperloop=\"1\""), 18, "nchunksperloop=\"1048576\"");
+  huge.replace(huge.find("ngpus=\"2\""), 9, "ngpus=\"4096\"");
+  CHECK(problem_of(huge) == ": 1048576 chunks on each of 4096 GPUs");
 }
 
 TEST_CASE("what MSCCL does not have is not written", "[msccl]") {

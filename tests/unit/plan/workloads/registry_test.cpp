@@ -37,6 +37,15 @@ TEST_CASE("bytes that are no text are refused as such, and archives are named") 
   CHECK_THAT(error_of(archive), Contains("a tar archive"));
 }
 
+TEST_CASE("gzip within gzip is refused") {
+  // printf 'hello\n' | gzip -n | gzip -n
+  const std::string twice(
+      "\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\x93\xef\xe6\x60\x00\x03\xe6\xd3\x1e\x67\x4f"
+      "\x9e\x7c\xce\xc4\xa0\x60\x60\x65\xc6\x06\x14\x03\x00\x45\xe4\x6f\x47\x1a\x00\x00\x00",
+      42);
+  CHECK_THAT(error_of(twice), Contains("gzip within gzip"));
+}
+
 TEST_CASE("what rackrail writes itself is told from other kinds") {
   CHECK(is_workload_yaml("name: a\nforward: 1 s\n", "w.yaml"));
   CHECK(is_workload_yaml(R"({"name": "a", "tensors": []})", "w.json"));

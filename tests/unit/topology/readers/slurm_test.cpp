@@ -63,6 +63,16 @@ TEST_CASE("a hostlist that is none is refused with what is wrong") {
   CHECK(error_of_list("n1,,n2").find("between commas") != std::string::npos);
   CHECK(error_of_list("n[1-4000000000]").find("at most 1000 names") != std::string::npos);
   CHECK(error_of_list("n[1-999]m[1-999]").find("at most 1000 names") != std::string::npos);
+  CHECK(error_of_list("n[" + std::string(100'000, '0') + "1-900]").find("shorter numbers") !=
+        std::string::npos);
+  CHECK(error_of_list(std::string(100'000, 'n') + "[1-900]").find("at most 255 letters") !=
+        std::string::npos);
+}
+
+TEST_CASE("a short line that asks for billions of names is refused") {
+  const std::string error = error_of(
+      [] { read_cluster_text("topology.conf", "SwitchName=s[1-65536] Nodes=n[1-65536]\n", {}); });
+  CHECK(error.find("names in the lists of all lines") != std::string::npos);
 }
 
 TEST_CASE("a tree of Slurm is leaves below a spine, with the rates that were given by tier") {
