@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kHeads{
     "DATA", "MODEL", "HYBRID_", "MICRO", "DISTRIBUTED_INFERENCE", "TRANSFORMER"};
-constexpr std::size_t kColumns = 12;
+constexpr std::size_t kTextColumns = 12;
 
 std::vector<std::string_view> words_of(std::string_view line) {
   std::vector<std::string_view> words;
@@ -88,11 +88,11 @@ class LayerParser {
     double optimizer = 0;
     // The backward pass goes through the layers from the last to the first.
     for (const Line& line : lines_ | std::views::drop(2) | std::views::reverse) {
-      if (line.words.size() < kColumns) {
+      if (line.words.size() < kTextColumns) {
         fail(
             line, counted(std::ssize(line.words), "column"),
             fmt::format("{}: name, dependency, three times time, collective and bytes, update time",
-                        kColumns));
+                        kTextColumns));
       }
       forward += time(line, 2);
       waiting += time(line, 5) + time(line, 8);

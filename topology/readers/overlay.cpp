@@ -5,7 +5,7 @@
 namespace rackrail::topology {
 namespace {
 
-constexpr std::int64_t kMostHosts = 4096;
+constexpr std::int64_t kMostOverlayHosts = 4096;
 constexpr std::int64_t kMostNics = 1024;
 
 std::vector<std::string> texts_of(const ConfigValue& list) {
@@ -58,7 +58,7 @@ Overlay read_overlay(const std::optional<std::filesystem::path>& path) {
     hosts->fail("both 'hosts' and 'racks'", "'hosts', or 'racks' with the hosts of each");
   }
   if (hosts != nullptr) {
-    overlay.racks.front().hosts = static_cast<int>(hosts->count(1, kMostHosts));
+    overlay.racks.front().hosts = static_cast<int>(hosts->count(1, kMostOverlayHosts));
   }
   if (racks != nullptr) {
     overlay.racks = read_racks(*racks);
