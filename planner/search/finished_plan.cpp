@@ -263,16 +263,38 @@ void divide_buckets(plan::Plan& plan, const plan::Workload& workload,
   }
 }
 
+/// What a search that ended early found, or what runs without a planner where that is faster: its
+/// buckets of FP32 need not be among those that such a search tries.
+Search::Scored best_or_usual(const JointResult& found, Search& search,
+                             const PlannerOptions& options) {
+  Search::Scored best = found.best;
+  if (!found.was_quick || options.codec.has_value() || options.bucket_size.has_value()) {
+    return best;
+  }
+  for (const char* const name : {"ring", "double-binary-tree"}) {
+    const CandidateFilter filter = [name](const Candidate& candidate) {
+      return is_fp32(candidate) && candidate.family == name;
+    };
+    auto draft = search.draft({name, kUsualBucket, filter}, best.plan.batch);
+    if (draft && search.is_affordable(*draft) &&
+        search.score_below(draft->scored, best.estimate.step_time)) {
+      best = std::move(draft->scored);
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 plan::Plan finished_plan(const JointResult& found, Search& search,
                          const topology::Topology& topology, const plan::Workload& workload,
                          plan::CostModel& cost_model, const PlannerOptions& options) {
-  plan::Plan plan = found.best.plan;
+  const Search::Scored best = best_or_usual(found, search, options);
+  plan::Plan plan = best.plan;
   const LowerBound bound =
       lower_bound(topology, workload, plan.batch, search.candidates().allowed_codecs(),
                   search.protected_by_tensor());
-  set_prediction(plan, found.best.estimate, bound);
+  set_prediction(plan, best.estimate, bound);
   search.materialise(plan);
   divide_buckets(plan, workload, topology, cost_model, options);
   take_out_preference(plan, cost_model);

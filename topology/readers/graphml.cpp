@@ -8,7 +8,9 @@
 #include <map>
 #include <optional>
 #include <pugixml.hpp>
+#include <set>
 #include <span>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/parse_units.hpp"
@@ -84,7 +86,9 @@ class GraphmlParser {
       names_[key.attribute("id").value()] = name.empty() ? key.attribute("id").value() : name;
     }
     add_vertices(graph);
-    const bool is_directed = std::string_view(graph.attribute("edgedefault").value()) == "directed";
+    const bool is_directed =
+        std::string_view(graph.attribute("edgedefault").value()) == "directed" &&
+        has_way_back(graph);
     std::size_t number = 0;
     for (const pugi::xml_node edge : graph.children("edge")) {
       add_edge(edge, ++number, edge.attribute("directed").as_bool(is_directed));
@@ -179,6 +183,26 @@ class GraphmlParser {
       }
     }
     return std::nullopt;
+  }
+
+  /// Whether some edge has one back, or each vertex is left and reached. Editors call graphs
+  /// directed that nobody drew arrows in: then each edge stands once, and is a cable.
+  bool has_way_back(const pugi::xml_node& graph) {
+    std::set<std::pair<std::string_view, std::string_view>> ends;
+    std::set<std::string_view> left;
+    std::set<std::string_view> reached;
+    for (const pugi::xml_node edge : graph.children("edge")) {
+      const std::string_view from = edge.attribute("source").value();
+      const std::string_view to = edge.attribute("target").value();
+      if (from != to && ends.contains({to, from})) return true;
+      ends.emplace(from, to);
+      left.insert(from);
+      reached.insert(to);
+    }
+    if (left == reached) return true;
+    result_.notes.emplace_back(
+        "edgedefault is 'directed', but no edge has one back: each is taken for both directions");
+    return false;
   }
 
   void add_edge(const pugi::xml_node& edge, std::size_t number, bool is_directed) {

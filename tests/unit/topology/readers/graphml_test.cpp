@@ -51,6 +51,17 @@ TEST_CASE("GraphML: without hosts all vertices are ranks, edges may have one dir
   CHECK(has_note(result, "1 edge from a vertex to itself left out"));
 }
 
+TEST_CASE("GraphML: a graph called directed whose edges stand once has cables") {
+  const std::string path =
+      "<node id=\"x\"/><node id=\"y\"/><node id=\"z\"/><edge source=\"x\" target=\"y\"/>"
+      "<edge source=\"y\" target=\"z\"/>";
+  const ReadResult result = read_network(graph(path, "directed"), "", {{"link", 10_Gbps}});
+  CHECK(result.topology.link_count() == 4);
+  CHECK(has_note(result, "each is taken for both directions"));
+  const std::string ring = path + "<edge source=\"z\" target=\"x\"/>";
+  CHECK(read_network(graph(ring, "directed"), "", {{"link", 10_Gbps}}).topology.link_count() == 3);
+}
+
 TEST_CASE("GraphML: what is wrong is named") {
   CHECK(error_of_network(graph("<node id=\"x\"/><node id=\"y\"/><edge source=\"x\" target=\"y\"/>"))
             .find("edge 1: found no bandwidth, expected an attribute 'bandwidth'") !=
