@@ -5,7 +5,8 @@
 // carries to one neighbour only, which is the least that is possible without reduction in the
 // network; latency grows with n. Where hosts have several NICs, ring c enters a host at NIC c and
 // leaves it at the NIC before, in every second host the other way round: so the hop from one host
-// to the next stays on its rail, and each NIC has one ring in and one out.
+// to the next stays on its rail, and each NIC has one ring in and one out. Hosts that share an
+// NVSwitch need one ring only.
 //
 // A single ring has a chunk for each rank. Of several each has a few for each host, whose slices
 // follow one another through the host (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms
@@ -13,11 +14,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "base/disjoint_sets.hpp"
 #include "planner/algorithms/exchange.hpp"
 #include "planner/algorithms/families.hpp"
 #include "planner/groups/rank_groups.hpp"
@@ -62,6 +65,24 @@ std::size_t fewest_nics(const topology::Topology& topology,
   return fewest;
 }
 
+/// Whether all ranks are joined by NVLink, also across hosts, so that no NIC is on their ways.
+bool is_one_nvlink_domain(const topology::Topology& topology) {
+  DisjointSets joined(topology.node_count());
+  for (std::size_t l = 0; l < topology.link_count(); ++l) {
+    const topology::Link& link = topology.link(LinkId(l));
+    if (link.kind == topology::LinkKind::kNvlink) {
+      joined.join(link.from.value(), link.to.value());
+    }
+  }
+  const std::uint32_t first = joined.find(topology.node_of(Rank(0)).value());
+  for (std::size_t r = 1; r < topology.rank_count(); ++r) {
+    if (joined.find(topology.node_of(Rank(r)).value()) != first) {
+      return false;
+    }
+  }
+  return true;
+}
+
 struct Rings {
   std::vector<std::vector<Rank>> orders;
   std::size_t chunks = 0;  ///< of each
@@ -74,7 +95,8 @@ Rings rings_of(const topology::Topology& topology) {
   for (const std::vector<Rank>& host : hosts) {
     largest = std::max(largest, host.size());
   }
-  std::size_t count = hosts.size() < 2 ? 1 : fewest_nics(topology, hosts);
+  std::size_t count =
+      hosts.size() < 2 || is_one_nvlink_domain(topology) ? 1 : fewest_nics(topology, hosts);
   const std::size_t chunks = hosts.size() * std::min(largest, kMostChunksOfHost);
   if (count < 2 || count * chunks * 2 * (ranks - 1) > kMostTransfersOfRings) {
     count = 1;

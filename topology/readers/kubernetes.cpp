@@ -86,7 +86,9 @@ std::vector<std::string> places_of(const NodeLabels& labels, const LabelFamily& 
 bool is_capital(char c) { return c >= 'A' && c <= 'Z'; }
 
 /// "NVIDIA-H100-80GB-HBM3" is H100: the first part of letters and digits that begins with letters.
-std::string device_class_of(std::string_view product) {
+/// All of it where there is none, as of "NVIDIA-RTX-PRO-6000".
+std::string device_class_of(const std::string& label) {
+  std::string_view product = label;
   while (!product.empty()) {
     const std::size_t end = std::min(product.find_first_of("-_ "), product.size());
     const std::string_view part = product.substr(0, end);
@@ -97,7 +99,7 @@ std::string device_class_of(std::string_view product) {
     if (begins_with_letters) return std::string(part);
     product.remove_prefix(std::min(end + 1, product.size()));
   }
-  return "";
+  return label;
 }
 
 std::int64_t gpus_in(const nlohmann::json& resources) {

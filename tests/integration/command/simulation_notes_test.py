@@ -111,6 +111,32 @@ class Notes(harness.CommandTest):
         self.write("own.yaml", cluster(""))
         self.assertIn("taken as H100", self.rackrail("simulate", "own.yaml", *run).err)
 
+    def test_files_of_devices_add_to_the_shipped_ones_and_replace_them(self):
+        mine = {"RACKRAIL_CONFIGS": str(self.folder / "mine")}
+        device = "name: {}\nsource: test\nmatrix_tflops: 100\nmemory_bandwidth: {} GB/s\n"
+        self.write("mine/devices/own.yaml", device.format("Own", 200) + "aliases: [Own 64GB]\n")
+        self.write("edges.csv", EDGES.replace("10 GB/s", "1000 GB/s"))
+        run = ("simulate", "edges.csv", "--collective", "all-reduce", "--bytes", "256MiB",
+               "--schedule", "ring", "--device-class")
+        own = self.rackrail_json(*run, "own 64gb", variables=mine)
+        self.assertEqual(own["notes"], [])
+        h100 = self.rackrail_json(*run, "H100", variables=mine)
+        self.assertGreater(own["time_s"], h100["time_s"])
+        self.assert_bad_input(*run, "Own", where="--device-class", found="Own")
+        self.write("mine/devices/h100.yaml", device.format("h100", 200))
+        replaced = self.rackrail_json(*run, "H100", variables=mine)
+        self.assertEqual(replaced["time_s"], own["time_s"])
+        for text, parts in (
+                (device.format("A100", 0), {"where": "line 4, memory_bandwidth"}),
+                ("name: X\nmatrix_tflops: 1\n", {"expected": "'memory_bandwidth'"}),
+                (device.format("X", 1).replace("source", "sauce"), {"found": "'sauce'"}),
+                (device.format("X", 1) + "aliases: [gb200]\n", {"found": "'gb200'"}),
+                (device.format("own", 1), {"where": "name", "found": "'own'"}),
+                ("text\n", {"expected": "a device class"})):
+            with self.subTest(text=text):
+                self.write("mine/devices/x.yaml", text)
+                self.assert_bad_input(*run, "A100", file="x.yaml", variables=mine, **parts)
+
     def test_ranks_without_a_class_compute_as_the_profile_and_are_pointed_out(self):
         self.write("edges.csv", EDGES)
         expected = "gpu0 and 2 more ranks have no device class: compute times are those of the V100"

@@ -88,13 +88,15 @@ TEST_CASE("GPU products are device classes, GPU counts are compared with the ove
   };
   const std::string text = list(node("a", of("NVIDIA-H100-80GB-HBM3")) + "," +
                                 node("b", of("Tesla-V100-SXM2-16GB"), "4") + "," +
-                                node("c", of("NVIDIA-A100-SXM4-80GB")));
+                                node("c", of("NVIDIA-A100-SXM4-80GB")) + "," +
+                                node("d", of("NVIDIA-RTX-PRO-6000")));
   const Topology whole = read_network(text, "", {{"nic", 400_Gbps}}).topology;
   CHECK(whole.node(whole.node_of(Rank(0))).device_class == "H100");
   CHECK(whole.node(whole.node_of(Rank(1))).device_class == "V100");
   CHECK(whole.node(whole.node_of(Rank(2))).device_class == "A100");
+  CHECK(whole.node(whole.node_of(Rank(3))).device_class == "NVIDIA-RTX-PRO-6000");
   const ReadResult inside = read_network(text, kDgx);
-  CHECK(inside.topology.rank_count() == 24);
+  CHECK(inside.topology.rank_count() == 32);
   CHECK(has_note(inside, "another number of GPUs than the overlay's 8, which is taken: 'b' (4)"));
 }
 
