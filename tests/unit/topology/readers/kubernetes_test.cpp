@@ -86,10 +86,9 @@ TEST_CASE("GPU products are device classes, GPU counts are compared with the ove
   const auto of = [](const std::string& product) {
     return labels({{"fabric.topograph.run/tier-0", "l1"}, {"nvidia.com/gpu.product", product}});
   };
-  const std::string text = list(node("a", of("NVIDIA-H100-80GB-HBM3")) + "," +
-                                node("b", of("Tesla-V100-SXM2-16GB"), "4") + "," +
-                                node("c", of("NVIDIA-A100-SXM4-80GB")) + "," +
-                                node("d", of("NVIDIA-RTX-PRO-6000")));
+  const std::string text = list(
+      node("a", of("NVIDIA-H100-80GB-HBM3")) + "," + node("b", of("Tesla-V100-SXM2-16GB"), "4") +
+      "," + node("c", of("NVIDIA-A100-SXM4-80GB")) + "," + node("d", of("NVIDIA-RTX-PRO-6000")));
   const Topology whole = read_network(text, "", {{"nic", 400_Gbps}}).topology;
   CHECK(whole.node(whole.node_of(Rank(0))).device_class == "H100");
   CHECK(whole.node(whole.node_of(Rank(1))).device_class == "V100");
