@@ -27,6 +27,11 @@ plan::Workload read(const std::filesystem::path& file) {
   return plan::read_workload(file.string(), test::source_dir() / "configs");
 }
 
+void unpack(const std::filesystem::path& archive, const std::filesystem::path& folder) {
+  const std::string command = "tar xzf '" + archive.string() + "' -C '" + folder.string() + "'";
+  REQUIRE(std::system(command.c_str()) == 0);
+}
+
 TEST_CASE("text workloads of SimAI and AICB are read") {
   const std::filesystem::path folder = inputs() / "simai";
   if (!std::filesystem::exists(folder)) RACKRAIL_SKIP("no samples in " + folder.string());
@@ -65,6 +70,45 @@ TEST_CASE("archives of traces are refused with what is in them") {
     if (!std::filesystem::exists(file)) RACKRAIL_SKIP("no " + file.string());
     CHECK_THROWS_WITH(read(file), Catch::Contains("a tar archive"));
   }
+}
+
+TEST_CASE("traces of a recommender on eight GPUs say what each rank waits for") {
+  const std::filesystem::path archive = inputs() / "traces" / "param-dlrm_kineto.tar.gz";
+  if (!std::filesystem::exists(archive)) RACKRAIL_SKIP("no " + archive.string());
+  const test::TemporaryDirectory folder;
+  unpack(archive, folder.path());
+  int ranks = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path() / "dlrm_kineto")) {
+    CAPTURE(entry.path());
+    const explore::TraceExplanation all =
+        explore::explain_trace(plan::read_trace(entry.path().string(), read_file(entry.path())));
+    CHECK(all.steps == 1);
+    double all_reduces = 0;
+    double all_to_alls = 0;
+    double reduced_bytes = 0;
+    for (const explore::TracedCollectives& one : all.collectives) {
+      CHECK(one.ranks == 8);
+      const bool is_all_reduce = one.kind == plan::CollectiveKind::kAllReduce;
+      (is_all_reduce ? all_reduces : all_to_alls) += one.per_step;
+      if (is_all_reduce) reduced_bytes += one.per_step * static_cast<double>(one.bytes);
+    }
+    // The kernels of NCCL in the trace: 3 of all-reduces, 5 of sends and receives.
+    CHECK(all_reduces == 3);
+    CHECK(all_to_alls == 5);
+    CHECK(static_cast<double>(read(entry.path()).gradient_bytes().count()) == reduced_bytes);
+    ++ranks;
+  }
+  CHECK(ranks == 8);
+}
+
+TEST_CASE("an old Chakra trace has the gradients that it reduces") {
+  const std::filesystem::path archive = inputs() / "chakra" / "chakra-0.et.tar.gz";
+  if (!std::filesystem::exists(archive)) RACKRAIL_SKIP("no " + archive.string());
+  const test::TemporaryDirectory folder;
+  unpack(archive, folder.path());
+  const plan::Workload workload = read(folder.path() / "tests" / "data" / "chakra.0.et");
+  CHECK(workload.tensors.size() == 5);
+  CHECK(workload.gradient_bytes() == Bytes(4 * 25'557'032));  // ResNet-50 in DDP's buckets
 }
 
 }  // namespace
