@@ -428,7 +428,10 @@ void HostMessages::on_receive(Rank source, const SliceHeader& header,
   {
     const std::lock_guard lock(mutex_);
     const Exchange& exchange = *piece->exchange;
-    is_late = header.step <= exchange.ended || header.step == piece->arrived || piece->is_landing;
+    // A peer that has all of this turn may send what belongs to the next one while its piece of
+    // this turn still lands here.
+    is_late = header.step <= exchange.ended || header.step == piece->arrived ||
+              (piece->is_landing && header.step == exchange.turn);
     // What is enqueued copies from pinned memory in each turn; the device's is needed in between.
     has_place = exchange.is_under_way() ? header.step == exchange.turn
                                         : !options_.is_direct && header.step == exchange.turn + 1;

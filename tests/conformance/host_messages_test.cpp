@@ -109,6 +109,53 @@ class SilentTransport final : public LonelyTransport {
   std::optional<Landing> landing_;
 };
 
+/// What is sent is answered at once; while the answer still lands, the piece of the next turn
+/// comes.
+class HastyTransport final : public LonelyTransport {
+ public:
+  std::string_view name() const override { return "hasty"; }
+  void set_handlers(ReceiveHandler on_receive, PeerErrorHandler /*on_error*/) override {
+    on_receive_ = std::move(on_receive);
+  }
+  void set_landing_handler(LandingHandler handler) override { on_landing_ = std::move(handler); }
+  void send_from_device(Rank /*destination*/, const SliceHeader& header,
+                        std::span<const std::byte> /*payload*/, SendCompletion done) override {
+    answer_ = header;
+    answer_->transfer = 1;
+    done();
+  }
+  std::size_t progress() override {
+    if (landing_) {
+      std::exchange(landing_, {})->done(true);
+      return 1;
+    }
+    if (!answer_) {
+      return 0;
+    }
+    SliceHeader header = *std::exchange(answer_, {});
+    landing_ = on_landing_(Rank(1), header);
+    has_landed = has_landed || landing_;
+    ++header.step;
+    const std::vector<std::byte> payload(header.bytes);
+    on_receive_(Rank(1), header, payload);
+    return 1;
+  }
+  void sleep(Duration /*at_most*/) override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void wake() override {}
+  DeviceMessaging* device_messaging() override { return this; }
+  void close(Duration /*deadline*/) noexcept override {}
+
+  bool has_landed = false;
+
+ private:
+  ReceiveHandler on_receive_;
+  LandingHandler on_landing_;
+  std::optional<SliceHeader> answer_;
+  std::optional<Landing> landing_;
+};
+
 /// Keeps what is sent, and ends none of it before it is told to.
 class HoldingTransport final : public LonelyTransport {
  public:
@@ -247,6 +294,15 @@ TEST_CASE("what is on its way into the device's memory is looked at often, whoev
   CHECK(transport.longest_wait_with_landing > Duration());
   CHECK(transport.longest_wait_with_landing <= 1_ms);
   CHECK_FALSE(transport.was_armed_with_landing);
+}
+
+TEST_CASE("a piece of the next turn may come while that of this one lands in the device's memory") {
+  HastyTransport transport;
+  {
+    OneRank rank(transport, true);
+    CHECK_NOTHROW(rank.messages.check_health());
+  }
+  CHECK(transport.has_landed);
 }
 
 TEST_CASE("a transport learns of the device's memory once") {
