@@ -78,7 +78,8 @@ void run_export(Session& session, const ExportCommandOptions& options) {
   const exporting::Exporter& exporter = exporting::exporter_of(options.kind);
   std::optional<PlanInput> input;
   std::optional<topology::Topology> alone;
-  if (is_cluster(options.subject)) {
+  // What does not exist is refused with the names of clusters that do.
+  if (is_cluster(options.subject) || !std::filesystem::exists(options.subject)) {
     ClusterOptions cluster = options.cluster;
     if (!cluster.cluster.empty()) {
       throw ConfigError(

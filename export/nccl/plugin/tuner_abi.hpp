@@ -42,9 +42,18 @@ struct NvlDomains {
 /// NCCL's own constants, which a plugin may change and this one does not.
 struct Constants;
 
+// All return an ncclResult_t.
+using Init = int (*)(std::size_t ranks, std::size_t nodes, Logger log, void** context);  ///< to v4
+using InitWithId = int (*)(void** context, std::uint64_t communicator, std::size_t ranks,
+                           std::size_t nodes, Logger log, NvlDomains* domains,
+                           Constants* constants);  ///< from v5
+using GetCosts = int (*)(void* context, int function, std::size_t bytes, int operations,
+                         float** costs, int algorithms, int protocols, int is_registered,
+                         int* channels);  ///< from v4
+
 struct TunerV2 {
   const char* name;
-  int (*init)(std::size_t ranks, std::size_t nodes, Logger log, void** context);
+  Init init;
   int (*get_coll_info)(void* context, int function, std::size_t bytes, int collnet, int nvls,
                        int operations, int* algorithm, int* protocol, int* channels);
   int (*destroy)(void* context);
@@ -52,7 +61,7 @@ struct TunerV2 {
 
 struct TunerV3 {
   const char* name;
-  int (*init)(std::size_t ranks, std::size_t nodes, Logger log, void** context);
+  Init init;
   int (*get_coll_info)(void* context, int function, std::size_t bytes, int operations,
                        float** costs, int algorithms, int protocols, int* channels);
   int (*destroy)(void* context);
@@ -60,31 +69,23 @@ struct TunerV3 {
 
 struct TunerV4 {
   const char* name;
-  int (*init)(std::size_t ranks, std::size_t nodes, Logger log, void** context);
-  int (*get_coll_info)(void* context, int function, std::size_t bytes, int operations,
-                       float** costs, int algorithms, int protocols, int is_registered,
-                       int* channels);
+  Init init;
+  GetCosts get_coll_info;
   int (*destroy)(void* context);
 };
 
 struct TunerV5 {
   const char* name;
-  int (*init)(void** context, std::uint64_t communicator, std::size_t ranks, std::size_t nodes,
-              Logger log, NvlDomains* domains, Constants* constants);
-  int (*get_coll_info)(void* context, int function, std::size_t bytes, int operations,
-                       float** costs, int algorithms, int protocols, int is_registered,
-                       int* channels);
+  InitWithId init;
+  GetCosts get_coll_info;
   int (*finalize)(void* context);
 };
 
 /// Of v7 too, whose constants alone differ.
 struct TunerV6 {
   const char* name;
-  int (*init)(void** context, std::uint64_t communicator, std::size_t ranks, std::size_t nodes,
-              Logger log, NvlDomains* domains, Constants* constants);
-  int (*get_coll_info)(void* context, int function, std::size_t bytes, int operations,
-                       float** costs, int algorithms, int protocols, int is_registered,
-                       int* channels);
+  InitWithId init;
+  GetCosts get_coll_info;
   int (*finalize)(void* context);
   int (*get_chunk_size)(void* context, int function, std::size_t bytes, int algorithm, int protocol,
                         int channels, std::size_t* chunk_bytes);
